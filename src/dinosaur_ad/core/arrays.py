@@ -1,0 +1,45 @@
+"""The little that makes one source serve NumPy on an edge box and torch on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+
+# Any array that array-api-compat knows; the axes are in the variable's name (bank_HWMC), not in the type.
+Array = Any
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array library these arrays belong to (``numpy``- or ``torch``-like module)."""
+    return array_api_compat.array_namespace(*arrays)
+
+
+def device_of(array: Array) -> Any:
+    """Where the array lives, for making new arrays beside it."""
+    return array_api_compat.device(array)
+
+
+def like(values: Any, array: Array, dtype: Any = None) -> Array:
+    """``values`` as an array of the library and on the device of ``array``."""
+    return namespace(array).asarray(values, dtype=dtype, device=device_of(array))
+
+
+def l2_normalise(x: Array, groups: int = 1) -> Array:
+    """Scale each of ``groups`` equal slices of the last axis to length one; a zero vector stays zero.
+
+    With tokens of several blocks side by side, ``groups`` is the number of blocks, so that no block outweighs another.
+
+    >>> import numpy as np
+    >>> l2_normalise(np.asarray([[3.0, 4.0, 0.0, 2.0]]), groups=2).tolist()
+    [[0.6, 0.8, 0.0, 1.0]]
+    """
+    xp = namespace(x)
+    split = xp.reshape(x, (*x.shape[:-1], groups, x.shape[-1] // groups))
+    length = xp.sqrt(xp.sum(split * split, axis=-1, keepdims=True))
+    return xp.reshape(split / xp.where(length > 0, length, xp.ones_like(length)), x.shape)
+
+
+def squared_norms(x: Array) -> Array:
+    """``|x|²`` over the last axis."""
+    return namespace(x).sum(x * x, axis=-1)

@@ -1,0 +1,89 @@
+"""Eq. 5: what a location remembers. Greedy k-centre selection, at every grid location at once.
+
+The next pick is always the vector farthest from all picks so far, so every prefix of the picks is itself a coreset and
+the covering radius never grows. Distances come from one Gram matrix per location (``|a|² - 2ab + |b|²``): a single
+batched matrix product instead of a pass over all vectors per pick.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dinosaur_ad.core.arrays import Array, like, namespace, squared_norms
+
+# Gram matrices held at a time. Larger gains nothing: the product is compute-bound long before.
+GRAM_BYTES = 256 * 2**20
+
+
+def coreset_size(count: int, ratio: float, minimum: int) -> int:
+    """How many of ``count`` vectors a location keeps: ``max(minimum, floor(ratio * count))``, but no more than there are.
+
+    >>> coreset_size(443, 0.10, 20), coreset_size(60, 0.10, 20), coreset_size(7, 0.10, 20)
+    (44, 20, 7)
+    """
+    # The small constant keeps 0.29 * 100 from flooring to 28.
+    return min(count, max(minimum, int(ratio * count + 1e-9)))
+
+
+def greedy_coreset(
+    points_LDC: Array, size: int, *, seed: int = 0, first: int | None = None, gram_bytes: int = GRAM_BYTES
+) -> Array:
+    """Indices ``(L, size)`` of the vectors each of ``L`` locations keeps out of its ``D``, in the order picked.
+
+    The first pick is ``first``, or drawn per location from ``seed``; all others follow. No index is picked twice, even among
+    duplicates. Memory stays within about ``gram_bytes``: locations are taken in chunks, and when a single Gram matrix
+    would be too large, its rows are computed as they are needed.
+
+    >>> points = np.asarray([[[0.0], [1.0], [10.0], [11.0]]])
+    >>> sorted(greedy_coreset(points, 2, seed=0)[0].tolist()) in ([0, 3], [1, 3], [0, 2])
+    True
+    """
+    xp = namespace(points_LDC)
+    locations, count, _ = points_LDC.shape
+    if not 1 <= size <= count:
+        raise ValueError(f"a coreset of {size} cannot be picked from {count} vectors")
+    drawn = np.random.default_rng(seed).integers(0, count, size=locations) if first is None else np.full(locations, first)
+    first_L = like(drawn, points_LDC, xp.int64)
+    gram_size = count * count * points_LDC.itemsize
+    step = max(1, gram_bytes // gram_size)
+    chunks = [
+        _pick(points_LDC[start : start + step], first_L[start : start + step], size, with_gram=gram_size <= gram_bytes)
+        for start in range(0, locations, step)
+    ]
+    return xp.concat(chunks, axis=0)
+
+
+def _pick(points_LDC: Array, first_L: Array, size: int, *, with_gram: bool) -> Array:
+    xp = namespace(points_LDC)
+    lane_L = like(np.arange(points_LDC.shape[0]), points_LDC, xp.int64)
+    column_D = like(np.arange(points_LDC.shape[1]), points_LDC, xp.int64)
+    norms_LD = squared_norms(points_LDC)
+    gram_LDD = points_LDC @ xp.matrix_transpose(points_LDC) if with_gram else None
+
+    def squared_distance_to(pick_L: Array) -> Array:
+        if gram_LDD is not None:
+            product_LD = gram_LDD[lane_L, pick_L]
+        else:
+            product_LD = (points_LDC @ points_LDC[lane_L, pick_L][:, :, None])[:, :, 0]
+        return norms_LD - 2 * product_LD + norms_LD[lane_L, pick_L][:, None]
+
+    picks = [first_L]
+    nearest_LD = xp.full_like(norms_LD, float("inf"))
+    for _ in range(size - 1):
+        nearest_LD = xp.minimum(nearest_LD, squared_distance_to(picks[-1]))
+        # A picked vector must never win again, not even when nothing but its duplicates is left.
+        nearest_LD = xp.where(column_D[None, :] == picks[-1][:, None], -float("inf"), nearest_LD)
+        picks.append(xp.argmax(nearest_LD, axis=1))
+    return xp.stack(picks, axis=1)
+
+
+def covering_radius(points_LDC: Array, centres_LMC: Array) -> Array:
+    """Per location, the distance ``(L,)`` of the worst-covered point to its nearest centre: what k-centre minimises."""
+    xp = namespace(points_LDC)
+    squared_LDM = (
+        squared_norms(points_LDC)[:, :, None]
+        - 2 * (points_LDC @ xp.matrix_transpose(centres_LMC))
+        + squared_norms(centres_LMC)[:, None, :]
+    )
+    worst_L = xp.max(xp.min(squared_LDM, axis=2), axis=1)
+    return xp.sqrt(xp.maximum(worst_L, xp.zeros_like(worst_L)))

@@ -1,0 +1,134 @@
+"""Bring the weights of a ViT, in whichever form they were published, to the canonical names and shapes.
+
+Known forms: the original DINOv2 and DINOv3 checkpoints (fused qkv), the ``transformers`` checkpoints of both
+(older and newer names), the initialisers of an ONNX export of ``transformers``' DINOv2, and the canonical
+form itself. They are told apart by their tensor names alone; :meth:`EncoderSpec.tensor_shapes` lists the
+result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad.encoders.registry import EncoderSpec
+from dinosaur_ad.errors import EncoderError
+
+if TYPE_CHECKING:
+    import onnx
+
+Floats = NDArray[np.float32]
+
+# Each pattern rewrites one published spelling; applied in order, so the later ones see names without
+# wrappers.
+_RENAMES = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"^(?:(?:module|teacher|backbone|dinov2|model|encoder)\.)+", ""),
+        (r"^blocks\.(?:\d+\.)?(\d+)\.", r"layer.\1."),
+        (r"^(cls_token|mask_token|register_tokens)$", r"embeddings.\1"),
+        (r"^storage_tokens$", "embeddings.register_tokens"),
+        (r"^pos_embed$", "embeddings.position_embeddings"),
+        (r"^patch_embed\.proj\.", "embeddings.patch_embeddings."),
+        (r"^embeddings\.patch_embeddings\.projection\.", "embeddings.patch_embeddings."),
+        (r"\.attention\.attention\.(q|k|v)[a-z]+\.", r".attention.\1_proj."),
+        (r"\.(?:attention\.output\.dense|attn\.proj)\.", ".attention.o_proj."),
+        (r"\.attn\.qkv\.", ".attention.qkv."),
+        (r"\.ls([12])\.gamma$", r".layer_scale\1.lambda1"),
+        (r"\.mlp\.fc1\.", ".mlp.up_proj."),
+        (r"\.mlp\.fc2\.", ".mlp.down_proj."),
+        (r"^layernorm\.", "norm."),
+    )
+]
+# Needed for pre-training or for a head on top, or recomputed here: nothing that changes the tokens.
+_UNUSED = re.compile(r"mask_token$|^rope_embed|^(head|classifier|decoder|dino_head|ibot_head|pooler)\.")
+
+
+def canonical_name(name: str) -> str:
+    """Return the canonical spelling of a published tensor name.
+
+    >>> canonical_name("encoder.layer.3.attention.attention.query.bias")
+    'layer.3.attention.q_proj.bias'
+    """
+    for pattern, replacement in _RENAMES:
+        name = pattern.sub(replacement, name)
+    return name
+
+
+def to_canonical(spec: EncoderSpec, published: Mapping[str, NDArray[np.generic]]) -> dict[str, Floats]:
+    """Rename, split and check published tensors against ``spec``; float32 arrays in the canonical order."""
+    tensors: dict[str, Floats] = {}
+    for name, value in published.items():
+        if not _UNUSED.search(renamed := canonical_name(name)):
+            tensors[renamed] = np.asarray(value, np.float32)
+    _split_qkv(tensors)
+    if spec.family == "dinov3":
+        for index in range(spec.depth):
+            tensors.setdefault(f"layer.{index}.attention.k_proj.bias", np.zeros(spec.width, np.float32))
+    check_tensors(spec, tensors)
+    return {name: np.ascontiguousarray(tensors[name]) for name in spec.tensor_shapes()}
+
+
+def _split_qkv(tensors: dict[str, Floats]) -> None:
+    """Replace every fused ``attention.qkv`` by its three projections, in place."""
+    for name in [name for name in tensors if name.endswith((".qkv.weight", ".qkv.bias"))]:
+        stem, kind = name.rsplit(".qkv.", 1)
+        parts = dict(zip("qkv", np.split(tensors.pop(name), 3), strict=True))
+        if kind == "bias" and tensors.pop(f"{stem}.qkv.bias_mask", None) is not None:
+            # DINOv3 multiplies the key's third of the bias by zero; what is stored there means nothing.
+            parts["k"] = np.zeros_like(parts["k"])
+        tensors |= {f"{stem}.{letter}_proj.{kind}": part for letter, part in parts.items()}
+
+
+def check_tensors(spec: EncoderSpec, tensors: Mapping[str, Floats]) -> None:
+    """Raise unless ``tensors`` are exactly those of ``spec``: names, shapes, finite values."""
+    expected = spec.tensor_shapes()
+    problem = ""
+    if missing := [name for name in expected if name not in tensors]:
+        problem = f"{len(missing)} tensors are missing, the first is '{missing[0]}'"
+    elif extra := [name for name in tensors if name not in expected]:
+        problem = f"{len(extra)} tensors do not belong to it, the first is '{extra[0]}'"
+    else:
+        for name, shape in expected.items():
+            if tensors[name].shape != shape:
+                problem = f"'{name}' has the shape {tensors[name].shape} instead of {shape}"
+            elif not np.isfinite(tensors[name]).all():
+                problem = f"'{name}' holds values that are not finite"
+    if problem:
+        raise EncoderError(f"These are not the weights of '{spec.name}' ({spec.description}): {problem}.")
+
+
+def tensors_sha256(tensors: Mapping[str, Floats]) -> str:
+    """Hash names, shapes and values, whatever file they are kept in."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].shape}\n".encode())
+        digest.update(np.ascontiguousarray(tensors[name], "<f4").data)
+    return digest.hexdigest()
+
+
+def from_onnx(model: onnx.ModelProto) -> dict[str, Floats]:
+    """Collect the tensors of an ONNX export of ``transformers``' DINOv2, under the names they have there.
+
+    The exporter keeps most names, but transposes the weights of linear layers and hides their names: those
+    are recovered from the node that multiplies by them. The position embedding is stored as its CLS part and
+    its grid.
+    """
+    from onnx import numpy_helper
+
+    stored = {init.name: numpy_helper.to_array(init) for init in model.graph.initializer}
+    tensors = {name: value for name, value in stored.items() if not name.startswith("onnx::")}
+    for node in model.graph.node:
+        if node.op_type == "MatMul" and node.input[1].startswith("onnx::") and node.input[1] in stored:
+            path = node.name.strip("/").removesuffix("/MatMul").replace("/", ".")
+            tensors[f"{path}.weight"] = stored[node.input[1]].T
+    hidden = [value for name, value in stored.items() if name.startswith("onnx::") and value.ndim == 3]
+    if hidden:
+        parts = sorted(hidden, key=lambda value: value.shape[1])
+        tensors["embeddings.position_embeddings"] = np.concatenate(parts, axis=1)
+    return tensors
