@@ -267,9 +267,7 @@ class TestNames:
 
 class TestArrayFiles:
     dtypes = st.sampled_from(["<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "i1", "<u2", "u1", "?", ">f4", ">i2"])
-    arrays = dtypes.flatmap(
-        lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, min_side=0, max_side=4))
-    )
+    arrays = dtypes.flatmap(lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, min_side=0, max_side=4)))
 
     @given(st.dictionaries(st.text(max_size=5).filter(lambda key: key != "__metadata__"), arrays, max_size=4))
     def test_every_array_survives(self, arrays: dict[str, np.ndarray]) -> None:
@@ -322,9 +320,7 @@ class TestFolder:
     def test_the_same_arrays_give_the_same_file(self, folder: Store) -> None:
         teach(folder, "a", 1)
         teach(folder, "b", 1)
-        one, two = (
-            (folder.path / "tasks" / name / "v0001" / "bank.safetensors").read_bytes() for name in "ab"
-        )
+        one, two = ((folder.path / "tasks" / name / "v0001" / "bank.safetensors").read_bytes() for name in "ab")
         assert one == two
 
     def test_create_refuses_what_is_not_its_own(self, tmp_path: Path) -> None:
@@ -524,11 +520,7 @@ def expected_files(target: Store) -> set[str]:
     for name, pointer in target._pointers().items():
         assert not isinstance(pointer, StoreError)
         files.add(f"{name}/task.json")
-        files |= {
-            f"{name}/v{v:04d}/{file}"
-            for v in pointer.versions
-            for file in ("manifest.json", "bank.safetensors")
-        }
+        files |= {f"{name}/v{v:04d}/{file}" for v in pointer.versions for file in ("manifest.json", "bank.safetensors")}
     return files
 
 

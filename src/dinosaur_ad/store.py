@@ -495,9 +495,7 @@ class Store(TaskStore):
         return cls.open(root, keep=keep, lock_timeout=lock_timeout)
 
     @classmethod
-    def open(
-        cls, path: str | os.PathLike[str], *, keep: int = KEEP, lock_timeout: float = LOCK_TIMEOUT
-    ) -> Store:
+    def open(cls, path: str | os.PathLike[str], *, keep: int = KEEP, lock_timeout: float = LOCK_TIMEOUT) -> Store:
         """Open the store in a folder; takes no lock and writes nothing."""
         files = Disk(Path(path), lock_timeout)
         try:
@@ -568,9 +566,7 @@ def _next_ordinal(pointers: Mapping[str, _Pointer | StoreError]) -> int:
 
 
 def _manifest_document(date: str, blobs: Mapping[str, bytes], manifest: Mapping[str, Json]) -> bytes:
-    files: dict[str, Json] = {
-        file: {"bytes": len(blob), "sha256": _sha256(blob)} for file, blob in blobs.items()
-    }
+    files: dict[str, Json] = {file: {"bytes": len(blob), "sha256": _sha256(blob)} for file, blob in blobs.items()}
     return encode_json({"format": FORMAT_VERSION, "date": date, "files": files, "manifest": manifest})
 
 

@@ -29,9 +29,7 @@ def literal_grey(pixel: np.ndarray) -> int:
 
 
 def literal_blend(base: float, value: int, factor: float) -> int:
-    return int(
-        min(max(np.float32(base) + np.float32(factor) * (np.float32(value) - np.float32(base)), 0), 255)
-    )
+    return int(min(max(np.float32(base) + np.float32(factor) * (np.float32(value) - np.float32(base)), 0), 255))
 
 
 def literal_color(pixels: np.ndarray, factor: float) -> np.ndarray:

@@ -91,13 +91,9 @@ def test_a_missing_tablet_is_masked_where_the_tablet_was() -> None:
 def test_swapped_tablets_are_two_places_with_the_colours_exchanged() -> None:
     sample = SyntheticSample("blister", "swapped", index=1)
     mask = sample.mask()
-    before, after = (
-        s.image()[mask].astype(float).mean(axis=0) for s in (replace(sample, kind="good"), sample)
-    )
+    before, after = (s.image()[mask].astype(float).mean(axis=0) for s in (replace(sample, kind="good"), sample))
     assert mask.sum() == pytest.approx(2 * np.pi * 17.0**2, rel=0.03)
-    np.testing.assert_allclose(
-        before, after, atol=6
-    )  # the same tablets in other places: the mean colour stays
+    np.testing.assert_allclose(before, after, atol=6)  # the same tablets in other places: the mean colour stays
     assert difference_to_twin(sample)[mask].mean() > 40
 
 

@@ -32,11 +32,7 @@ def original_form(spec: EncoderSpec, tensors: Tensors) -> Tensors:
         if name in tops or name.startswith("norm."):
             out[tops.get(name, name)] = value
     for index in range(spec.depth):
-        get = {
-            key.removeprefix(f"layer.{index}."): value
-            for key, value in tensors.items()
-            if f"layer.{index}." in key
-        }
+        get = {key.removeprefix(f"layer.{index}."): value for key, value in tensors.items() if f"layer.{index}." in key}
         block: Tensors = {f"attn.proj.{kind}": get[f"attention.o_proj.{kind}"] for kind in ("weight", "bias")}
         for kind in ("weight", "bias"):
             block[f"attn.qkv.{kind}"] = np.concatenate([get[f"attention.{p}_proj.{kind}"] for p in "qkv"])
@@ -48,9 +44,7 @@ def original_form(spec: EncoderSpec, tensors: Tensors) -> Tensors:
         block |= {f"ls{i}.gamma": get[f"layer_scale{i}.lambda1"] for i in (1, 2)}
         if spec.family == "dinov3":
             width = spec.width
-            block["attn.qkv.bias"][width : 2 * width] = (
-                5.0  # masked away by the model, so it must be here as well
-            )
+            block["attn.qkv.bias"][width : 2 * width] = 5.0  # masked away by the model, so it must be here as well
             block["attn.qkv.bias_mask"] = np.repeat(np.array([1, 0, 1], np.float32), width)
         out |= {f"blocks.{index}.{name}": value for name, value in block.items()}
     if spec.family == "dinov3":
@@ -66,9 +60,7 @@ def transformers_form(spec: EncoderSpec, tensors: Tensors, newer: bool) -> Tenso
             if not name.endswith("k_proj.bias"):
                 out[f"model.{name}" if newer and name.startswith("layer.") else name] = value
             continue
-        name = name.replace("patch_embeddings.", "patch_embeddings.projection.").replace(
-            "norm.", "layernorm."
-        )
+        name = name.replace("patch_embeddings.", "patch_embeddings.projection.").replace("norm.", "layernorm.")
         name = name.replace("up_proj", "fc1").replace("down_proj", "fc2")
         if name.startswith("layer."):
             name = f"encoder.{name}"

@@ -32,9 +32,7 @@ FORMS: dict[str, Callable[[EncoderSpec, Tensors], Tensors]] = {
 @pytest.mark.parametrize("name", TINY)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
-def test_every_published_form_gives_the_same_tokens(
-    name: str, form: str, suffix: str, tmp_path: Path
-) -> None:
+def test_every_published_form_gives_the_same_tokens(name: str, form: str, suffix: str, tmp_path: Path) -> None:
     spec = get_spec(name)
     published = FORMS[form](spec, random_tensors(spec))
     path = tmp_path / f"weights{suffix}"
@@ -53,17 +51,13 @@ def test_every_published_form_gives_the_same_tokens(
 def test_an_onnx_export_holds_the_same_tensors() -> None:
     spec = get_spec("tiny-dinov2")
     tensors = random_tensors(spec)
-    assert tensors_sha256(to_canonical(spec, from_onnx(export_like(spec, tensors)))) == tensors_sha256(
-        tensors
-    )
+    assert tensors_sha256(to_canonical(spec, from_onnx(export_like(spec, tensors)))) == tensors_sha256(tensors)
 
 
 def test_a_folder_of_transformers_is_read(tmp_path: Path) -> None:
     spec = get_spec("tiny-dinov3")
     save_file(transformers_form(spec, random_tensors(spec), newer=False), tmp_path / "model.safetensors")
-    assert (
-        load_encoder("tiny-dinov3", weights=tmp_path).fingerprint == load_encoder("tiny-dinov3").fingerprint
-    )
+    assert load_encoder("tiny-dinov3", weights=tmp_path).fingerprint == load_encoder("tiny-dinov3").fingerprint
 
 
 def without(tensors: Tensors) -> Tensors:
@@ -91,17 +85,13 @@ def broken(tensors: Tensors) -> Tensors:
         (broken, "not finite"),
     ],
 )
-def test_weights_of_something_else_are_refused(
-    change: Callable[[Tensors], Tensors], says: str, tmp_path: Path
-) -> None:
+def test_weights_of_something_else_are_refused(change: Callable[[Tensors], Tensors], says: str, tmp_path: Path) -> None:
     save_file(change(random_tensors(get_spec("tiny-dinov2"))), tmp_path / "a.safetensors")
     with pytest.raises(EncoderError, match=f"not the weights of 'tiny-dinov2'.*{says}"):
         load_encoder("tiny-dinov2", weights=tmp_path / "a.safetensors")
 
 
-@pytest.mark.parametrize(
-    "name", ["a.safetensors", "a.pth", "a.whl", "a.zip", "b-0123abcd.pth", "missing.pth"]
-)
+@pytest.mark.parametrize("name", ["a.safetensors", "a.pth", "a.whl", "a.zip", "b-0123abcd.pth", "missing.pth"])
 def test_files_that_are_no_weights_get_one_sentence(name: str, tmp_path: Path) -> None:
     if not name.startswith("missing"):
         (tmp_path / name).write_bytes(b"not weights at all")
@@ -115,9 +105,7 @@ def test_dinov3_small_has_the_parameters_of_the_release() -> None:
     assert spec.parameters + spec.width == 21_601_152  # the release also counts its mask token
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     with torch.device("meta"):
-        model = transformers.DINOv3ViTModel(
-            transformers.DINOv3ViTConfig(num_register_tokens=4, key_bias=True)
-        )
+        model = transformers.DINOv3ViTModel(transformers.DINOv3ViTConfig(num_register_tokens=4, key_bias=True))
     assert sum(parameter.numel() for parameter in model.parameters()) == 21_601_152
 
 

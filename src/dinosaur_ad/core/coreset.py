@@ -16,7 +16,7 @@ GRAM_BYTES = 256 * 2**20
 
 
 def coreset_size(count: int, ratio: float, minimum: int) -> int:
-    """How many of ``count`` vectors a location keeps: ``max(minimum, floor(ratio * count))``, but no more than there are.
+    """How many of ``count`` vectors a location keeps: ``max(minimum, floor(ratio * count))``, never more than all.
 
     >>> coreset_size(443, 0.10, 20), coreset_size(60, 0.10, 20), coreset_size(7, 0.10, 20)
     (44, 20, 7)
@@ -30,9 +30,9 @@ def greedy_coreset(
 ) -> Array:
     """Indices ``(L, size)`` of the vectors each of ``L`` locations keeps out of its ``D``, in the order picked.
 
-    The first pick is ``first``, or drawn per location from ``seed``; all others follow. No index is picked twice, even among
-    duplicates. Memory stays within about ``gram_bytes``: locations are taken in chunks, and when a single Gram matrix
-    would be too large, its rows are computed as they are needed.
+    The first pick is ``first``, or drawn per location from ``seed``; all others follow. No index is picked twice,
+    even among duplicates. Memory stays within about ``gram_bytes``: locations are taken in chunks, and when a
+    single Gram matrix would be too large, its rows are computed as they are needed.
 
     >>> points = np.asarray([[[0.0], [1.0], [10.0], [11.0]]])
     >>> sorted(greedy_coreset(points, 2, seed=0)[0].tolist()) in ([0, 3], [1, 3], [0, 2])
@@ -42,12 +42,19 @@ def greedy_coreset(
     locations, count, _ = points_LDC.shape
     if not 1 <= size <= count:
         raise ValueError(f"a coreset of {size} cannot be picked from {count} vectors")
-    drawn = np.random.default_rng(seed).integers(0, count, size=locations) if first is None else np.full(locations, first)
+    drawn = (
+        np.random.default_rng(seed).integers(0, count, size=locations) if first is None else np.full(locations, first)
+    )
     first_L = like(drawn, points_LDC, xp.int64)
     gram_size = count * count * points_LDC.itemsize
     step = max(1, gram_bytes // gram_size)
     chunks = [
-        _pick(points_LDC[start : start + step], first_L[start : start + step], size, with_gram=gram_size <= gram_bytes)
+        _pick(
+            points_LDC[start : start + step],
+            first_L[start : start + step],
+            size,
+            with_gram=gram_size <= gram_bytes,
+        )
         for start in range(0, locations, step)
     ]
     return xp.concat(chunks, axis=0)

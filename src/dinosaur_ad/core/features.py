@@ -1,8 +1,8 @@
 """Eq. 4: from an encoder's tokens to what is remembered and compared.
 
-The paper uses the tokens as they come. Measured on real images, middle blocks tell defects apart far better than the last
-one, and averaging several blocks, each scaled to length one, is as good as laying them side by side at a fraction of the
-memory (docs/presets.md).
+The paper uses the tokens as they come. Measured on real images, middle blocks tell defects apart far better than
+the last one, and averaging several blocks, each scaled to length one, is as good as laying them side by side at a
+fraction of the memory (docs/presets.md).
 """
 
 from __future__ import annotations

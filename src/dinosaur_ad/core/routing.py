@@ -1,8 +1,8 @@
 """Eq. 9 and beyond: which tasks' banks an image is compared with.
 
-The paper takes the one task with the nearest prototype. When prototypes are close (the same product under drifting light)
-that choice is little better than a guess, and a wrong bank raises false alarms. So the prototypes only make a shortlist,
-and the banks on it decide: the task whose bank finds the image most normal wins.
+The paper takes the one task with the nearest prototype. When prototypes are close (the same product under drifting
+light) that choice is little better than a guess, and a wrong bank raises false alarms. So the prototypes only make
+a shortlist, and the banks on it decide: the task whose bank finds the image most normal wins.
 """
 
 from __future__ import annotations

@@ -259,9 +259,7 @@ def _generator(*key: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
 
 
-def _convolve(
-    values: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], axis: int
-) -> npt.NDArray[np.float32]:
+def _convolve(values: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], axis: int) -> npt.NDArray[np.float32]:
     """Convolve (H, W, C) along one axis with a symmetric odd kernel, reflecting at the borders."""
     radius, length = len(weights) // 2, values.shape[axis]
     padding = [(radius, radius) if dim == axis else (0, 0) for dim in range(values.ndim)]

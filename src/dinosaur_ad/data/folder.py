@@ -46,9 +46,7 @@ def folder_task(train: str | Path, *, test: str | Path | None = None, name: str 
     """
     train = Path(train)
     _require_folder(train)
-    normals = tuple(
-        FileSample(f"train/{path.relative_to(train).as_posix()}", path) for path in find_images([train])
-    )
+    normals = tuple(FileSample(f"train/{path.relative_to(train).as_posix()}", path) for path in find_images([train]))
     labelled = () if test is None else _labelled_folder(Path(test))
     return Task(name or train.resolve().name, normals, test=labelled)
 
@@ -66,9 +64,7 @@ def category_tasks(root: str | Path, layout: Layout) -> tuple[Task, ...]:
     missing = [lack for category in categories for lack in _missing(category, layout, tests[category])]
     if missing:
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        raise InputError(
-            f"'{root}' is not a whole {layout.name}: missing {shown}; extract the dataset again."
-        )
+        raise InputError(f"'{root}' is not a whole {layout.name}: missing {shown}; extract the dataset again.")
     return tuple(
         Task(
             category.name,
@@ -96,9 +92,7 @@ def _category_folders(root: Path, layout: Layout) -> list[Path]:
     _require_folder(root)
     if (root / "train").is_dir():
         raise InputError(f"'{root}' is one category, not a root of several; give the folder that holds it.")
-    categories = [
-        root / name for name in _subfolders(root) if {"train", "test"} & {*_subfolders(root / name)}
-    ]
+    categories = [root / name for name in _subfolders(root) if {"train", "test"} & {*_subfolders(root / name)}]
     if not categories:
         raise InputError(
             f"'{root}' holds no categories; a {layout.name} has <category>/train/good and <category>/test."
@@ -107,16 +101,13 @@ def _category_folders(root: Path, layout: Layout) -> list[Path]:
 
 
 def _missing(category: Path, layout: Layout, test: tuple[FileSample, ...]) -> list[str]:
-    missing = [
-        f"{category.name}/{split}" for split in layout.normal_splits if not images_in(category / split)
-    ]
+    missing = [f"{category.name}/{split}" for split in layout.normal_splits if not images_in(category / split)]
     anomalous = [sample for sample in test if sample.label == 1]
     if not anomalous:
         missing.append(f"{category.name}/test/<kind of defect>")
     if (category / "ground_truth").is_dir():
         missing += [
-            f"{category.name}/ground_truth/"
-            + layout.mask_pattern.format(kind=sample.kind, stem=sample.path.stem)
+            f"{category.name}/ground_truth/" + layout.mask_pattern.format(kind=sample.kind, stem=sample.path.stem)
             for sample in anomalous
             if not sample.mask_paths
         ]
@@ -137,9 +128,7 @@ def _labelled_folder(folder: Path) -> tuple[FileSample, ...]:
         )
     samples = _labelled(folder, lambda kind, stem: ())
     if not samples:
-        raise InputError(
-            f"The test folder '{folder}' holds no images; expected {GOOD}/ and a folder a defect."
-        )
+        raise InputError(f"The test folder '{folder}' holds no images; expected {GOOD}/ and a folder a defect.")
     return samples
 
 

@@ -94,9 +94,7 @@ def read_mask(paths: Sequence[str | Path]) -> Mask:
     for path in paths[1:]:
         mask = _read_one_mask(Path(path))
         if mask.shape != union.shape:
-            raise InputError(
-                f"The masks '{paths[0]}' and '{path}' of one image differ in size; make them equal."
-            )
+            raise InputError(f"The masks '{paths[0]}' and '{path}' of one image differ in size; make them equal.")
         union |= mask
     return union
 
@@ -254,9 +252,7 @@ def _expand(argument: str | Path) -> list[Path]:
     if path.is_dir():
         found = _images_below(path)
         if not found:
-            raise InputError(
-                f"The folder '{path}' holds no images; expected .png, .jpg, .tif, .webp or the like."
-            )
+            raise InputError(f"The folder '{path}' holds no images; expected .png, .jpg, .tif, .webp or the like.")
         return found
     if path.exists():
         return [path]

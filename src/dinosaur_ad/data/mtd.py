@@ -90,9 +90,7 @@ def _read(root: Path) -> tuple[tuple[FileSample, ...], tuple[FileSample, ...]]:
             "made; extract the dataset again."
         )
     anomalous = (
-        FileSample(
-            f"{folder}/{path.name}", path, 1, folder.removeprefix("MT_").lower(), (path.with_suffix(".png"),)
-        )
+        FileSample(f"{folder}/{path.name}", path, 1, folder.removeprefix("MT_").lower(), (path.with_suffix(".png"),))
         for folder, paths in files.items()
         for path in paths
     )
@@ -114,9 +112,7 @@ def _refuse_partial(root: Path, files: dict[str, list[Path]]) -> None:
     if unmarked:
         problems.append(f"{unmarked} defective images have no .png mask")
     if problems:
-        raise InputError(
-            f"'{root}' is not the whole MTD dataset: {', '.join(problems)}; extract the dataset again."
-        )
+        raise InputError(f"'{root}' is not the whole MTD dataset: {', '.join(problems)}; extract the dataset again.")
 
 
 def _drifted_task(

@@ -75,9 +75,7 @@ def check_images(images: Images) -> Sequence[NDArray[np.uint8]] | NDArray[np.uin
 def _check_image(index: int, image: object) -> None:
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8:
         found = f"dtype {image.dtype}" if isinstance(image, np.ndarray) else f"a {type(image).__name__}"
-        raise InputError(
-            f"Image {index} must be a uint8 NumPy array with values 0-255, got {found}; convert it first."
-        )
+        raise InputError(f"Image {index} must be a uint8 NumPy array with values 0-255, got {found}; convert it first.")
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] != 3) or 0 in image.shape:
         raise InputError(
             f"Image {index} must have the shape (H, W) or (H, W, 3) with at least one pixel, got "
@@ -160,9 +158,7 @@ class Encoder(ABC):
             for start in starts:
                 pixels, following = upcoming.result(), start + self.batch_size
                 if following < len(checked):
-                    upcoming = pool.submit(
-                        prepare, checked[following : following + self.batch_size], self.size
-                    )
+                    upcoming = pool.submit(prepare, checked[following : following + self.batch_size], self.size)
                 self._fill(tokens, start, pixels)
         return tokens
 

@@ -95,9 +95,7 @@ def _model(graph: _Graph, spec: EncoderSpec, size: int, side: int, channels: int
     ]
     onnx_graph = helper.make_graph(graph.nodes, spec.name, inputs, outputs, graph.constants)
     opsets = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(
-        onnx_graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="dinosaur-ad"
-    )
+    return helper.make_model(onnx_graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="dinosaur-ad")
 
 
 def _f64(tensors: Tensors, name: str) -> Array:

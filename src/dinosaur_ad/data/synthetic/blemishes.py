@@ -56,9 +56,7 @@ def stain(
     shape = (area.y.shape[0], area.x.shape[1])
     grain = 0.85 + 0.15 * noise(rng, shape, (shape[0] / 5, shape[1] / 5))
     ring = bell(distance + np.float32(radius * 0.1), radius * 0.1 + 0.6)
-    alpha = smooth(distance, radius * 0.25 + 1.5) * grain * np.float32(1 - 0.6 * rim) + ring * np.float32(
-        0.6 * rim
-    )
+    alpha = smooth(distance, radius * 0.25 + 1.5) * grain * np.float32(1 - 0.6 * rim) + ring * np.float32(0.6 * rim)
     surface.paint(area, np.clip(alpha, 0, 1) * np.float32(strength), colour)
     return full_mask(surface.size, area, distance < radius * 0.08 + 0.5)
 
@@ -85,9 +83,7 @@ def hole(surface: Surface, rng: Rng, centre: Point, radius: float, colour: Colou
     return full_mask(surface.size, area, distance < 0.7)
 
 
-def fibre(
-    surface: Surface, rng: Rng, centre: Point, length: float, colour: Colour, width: float = 0.7
-) -> Mask:
+def fibre(surface: Surface, rng: Rng, centre: Point, length: float, colour: Colour, width: float = 0.7) -> Mask:
     """A hair or a lint fibre lying on top, with its thin shadow."""
     points = path(centre, rng.uniform(0, np.pi), length, rng, bend=0.45, steps=12)
     mid, reach = middle(points)

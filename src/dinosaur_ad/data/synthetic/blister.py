@@ -93,9 +93,7 @@ def _pack(size: int, centre: Point, angle: float, rng: Rng) -> Surface:
     surface.paint(area, foil, (0.70, 0.71, 0.725), gloss=0.16)
     surface.lit += foil * (1 - surface.lit)
     knurl = np.sin((u + v) * np.float32(1.25)) * np.sin((u - v) * np.float32(1.25))
-    buckle = noise(rng, (size, size), (7, 8)) * np.float32(1.1) + noise(
-        rng, (size, size), (18, 18)
-    ) * np.float32(0.22)
+    buckle = noise(rng, (size, size), (7, 8)) * np.float32(1.1) + noise(rng, (size, size), (18, 18)) * np.float32(0.22)
     surface.lift(area, foil * (knurl * np.float32(0.16) + buckle) + smooth(card + 1, 3.0) * np.float32(1.2))
     return surface
 
@@ -121,9 +119,7 @@ def _seat(surface: Surface, tablet: Tablet) -> None:
     powder = noise(rng, edge.shape, edge.shape)
     surface.paint(area, body, linear(tablet.colour) * (1 + np.float32(0.015) * powder), gloss=0.0)
     score = bell(v, 1.0) * smooth(edge + 3, 3.0)
-    surface.level(
-        area, body, 3.0 * smooth(edge + 2.4, 5.5) - np.float32(1.1) * score + powder * np.float32(0.03)
-    )
+    surface.level(area, body, 3.0 * smooth(edge + 2.4, 5.5) - np.float32(1.1) * score + powder * np.float32(0.03))
 
 
 def _cover(surface: Surface, tablet: Tablet) -> None:
@@ -155,9 +151,7 @@ def _missing(size: int, tablets: list[Tablet], rng: Rng) -> tuple[list[Tablet], 
 def _wrong_colour(size: int, tablets: list[Tablet], rng: Rng) -> tuple[list[Tablet], Mask]:
     i = int(rng.integers(len(tablets)))
     wrong = WRONG[int(rng.integers(len(WRONG)))]
-    return [*tablets[:i], replace(tablets[i], colour=wrong), *tablets[i + 1 :]], _disc(
-        size, tablets[i].place, TABLET
-    )
+    return [*tablets[:i], replace(tablets[i], colour=wrong), *tablets[i + 1 :]], _disc(size, tablets[i].place, TABLET)
 
 
 def _swapped(size: int, tablets: list[Tablet], rng: Rng) -> tuple[list[Tablet], Mask]:
@@ -223,9 +217,7 @@ def _torn_foil(surface: Surface, tablets: list[Tablet], rng: Rng) -> Mask:
 
 def _hair(surface: Surface, tablets: list[Tablet], rng: Rng) -> Mask:
     tablet = tablets[int(rng.integers(len(tablets)))]
-    return blemishes.fibre(
-        surface, rng, tablet.place, rng.uniform(34, 76), (0.12, 0.08, 0.06), rng.uniform(0.5, 0.9)
-    )
+    return blemishes.fibre(surface, rng, tablet.place, rng.uniform(34, 76), (0.12, 0.08, 0.06), rng.uniform(0.5, 0.9))
 
 
 _FILLING = {

@@ -188,6 +188,4 @@ _MISTAKEN = {"resistor": "capacitor", "capacitor": "resistor", "led_red": "led_g
 _PLACING = {"missing": _missing, "misaligned": _misaligned, "wrong_part": _wrong_part, "reversed": _reversed}
 _DAMAGE = {"solder_bridge": _solder_bridge, "solder_ball": _solder_ball, "scratch": _scratch}
 
-BOARD = Product(
-    "board", "assembled circuit board", (*_PLACING, *_DAMAGE), Lighting((-0.45, -0.6, 0.9), 0.5, 16), draw
-)
+BOARD = Product("board", "assembled circuit board", (*_PLACING, *_DAMAGE), Lighting((-0.45, -0.6, 0.9), 0.5, 16), draw)

@@ -72,9 +72,7 @@ def _cloth(size: int, weave: Weave, rng: Rng) -> Surface:
     tone_weft = weft_tone[iv.astype(np.intp) & 255] * linear(WEFT)
     albedo = tone_warp + top * (tone_weft - tone_warp)
     albedo *= 1 + np.float32(0.10) * fibres
-    depth = np.clip(
-        height * np.float32(0.75) + np.float32(0.55), 0.12, 1.0
-    )  # gaps between threads see little light
+    depth = np.clip(height * np.float32(0.75) + np.float32(0.55), 0.12, 1.0)  # gaps between threads see little light
     zeros = np.zeros(shape, dtype=np.float32)
     dye = rng.normal(1.0, 0.02, (3, 1, 1)).astype(np.float32)
     return Surface(albedo * dye, height * 1.1 + fibres * 0.06, zeros + 0.02, depth, zeros)
@@ -85,9 +83,7 @@ def _thread(across: Field, swell: Field, along: Field) -> Field:
     half = np.float32(0.5 * FULLNESS) * swell
     round_ = np.sqrt(np.clip(1 - (across / np.maximum(half, np.float32(1e-3))) ** 2, 0, 1))
     bow = np.cos((along - 1.0) * np.float32(np.pi / 2))
-    return np.where(
-        np.abs(across) < half, round_ * np.float32(0.6) + bow * np.float32(0.55) - 0.3, np.float32(-1.2)
-    )
+    return np.where(np.abs(across) < half, round_ * np.float32(0.6) + bow * np.float32(0.55) - 0.3, np.float32(-1.2))
 
 
 def _stretch(weave: Weave, rng: Rng, shortest: float, longest: float) -> tuple[Field, Field]:
@@ -104,9 +100,7 @@ def _pulled_thread(weave: Weave, rng: Rng) -> Mask:
     across, inside = _stretch(weave, rng, 44, 140)
     on = np.abs(across) < 0.5
     weave.weft_float += inside * on
-    weave.warp_swell *= 1 - np.float32(0.25) * inside * bell(
-        across, 0.8
-    )  # the pull tightens its neighbourhood
+    weave.warp_swell *= 1 - np.float32(0.25) * inside * bell(across, 0.8)  # the pull tightens its neighbourhood
     return (np.abs(across) < 0.75) & (inside > 0.1)
 
 
@@ -141,9 +135,7 @@ def _hole(surface: Surface, rng: Rng) -> Mask:
         angle = rng.uniform(0, 2 * np.pi)
         at = (centre[0] + 0.8 * radius * np.cos(angle), centre[1] + 0.8 * radius * np.sin(angle))
         colour = WARP if rng.uniform() < 0.5 else WEFT
-        mask |= blemishes.fibre(
-            surface, rng, at, rng.uniform(0.5, 1.1) * radius, colour, rng.uniform(0.5, 1.0)
-        )
+        mask |= blemishes.fibre(surface, rng, at, rng.uniform(0.5, 1.1) * radius, colour, rng.uniform(0.5, 1.0))
     return mask
 
 
@@ -151,9 +143,7 @@ def _stain(surface: Surface, rng: Rng) -> Mask:
     oil = rng.uniform() < 0.5
     colour = (0.16, 0.14, 0.12) if oil else (0.45, 0.33, 0.22)
     strength = rng.uniform(0.22, 0.55)
-    return blemishes.stain(
-        surface, rng, _spot(rng), rng.uniform(8, 26), colour=colour, strength=strength, rim=0.25
-    )
+    return blemishes.stain(surface, rng, _spot(rng), rng.uniform(8, 26), colour=colour, strength=strength, rim=0.25)
 
 
 def _lint(surface: Surface, rng: Rng) -> Mask:
@@ -164,6 +154,4 @@ def _lint(surface: Surface, rng: Rng) -> Mask:
 _THREADS = {"pulled_thread": _pulled_thread, "missing_thread": _missing_thread, "slub": _slub}
 _CLOTH = {"hole": _hole, "stain": _stain, "lint": _lint}
 
-FABRIC = Product(
-    "fabric", "twill fabric, close up", (*_THREADS, *_CLOTH), Lighting((-0.5, -0.6, 0.8), 0.5), draw
-)
+FABRIC = Product("fabric", "twill fabric, close up", (*_THREADS, *_CLOTH), Lighting((-0.5, -0.6, 0.8), 0.5), draw)

@@ -179,9 +179,7 @@ def _scratch(surface: Surface, gear: Gear, rng: Rng) -> Mask:
 
 
 def _rust(surface: Surface, gear: Gear, rng: Rng) -> Mask:
-    return blemishes.corrosion(
-        surface, rng, _on_face(gear, rng)[0], rng.uniform(3, 10), rng.uniform(0.35, 0.9)
-    )
+    return blemishes.corrosion(surface, rng, _on_face(gear, rng)[0], rng.uniform(3, 10), rng.uniform(0.35, 0.9))
 
 
 def _swarf(surface: Surface, gear: Gear, rng: Rng) -> Mask:

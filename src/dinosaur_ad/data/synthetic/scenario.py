@@ -54,9 +54,7 @@ class SyntheticSample:
                 f"choose a size from {SMALLEST} to {LARGEST}."
             )
         if min(self.index, self.seed) < 0:
-            raise InputError(
-                f"Index {self.index} and seed {self.seed} must not be negative; choose 0 or more."
-            )
+            raise InputError(f"Index {self.index} and seed {self.seed} must not be negative; choose 0 or more.")
 
     @property
     def name(self) -> str:

@@ -71,9 +71,7 @@ def _rust(surface: Surface, rng: Rng) -> Mask:
 def _water_mark(surface: Surface, rng: Rng) -> Mask:
     strength = rng.uniform(0.36, 0.75)
     colour = (0.47, 0.46, 0.44)
-    return blemishes.stain(
-        surface, rng, _spot(rng), rng.uniform(9, 24), colour=colour, strength=strength, rim=0.95
-    )
+    return blemishes.stain(surface, rng, _spot(rng), rng.uniform(9, 24), colour=colour, strength=strength, rim=0.95)
 
 
 def _pits(surface: Surface, rng: Rng) -> Mask:

@@ -1,0 +1,560 @@
+"""DINOSaur: teach a product from normal images, inspect anything, correct, forget. The whole product in one file.
+
+    image -> tokens -> route -> patch distances -> score -> verdict
+
+Every step is a function of :mod:`dinosaur_ad.core`; what is kept between calls lies in :mod:`dinosaur_ad.store`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad.core.arrays import squared_norms
+from dinosaur_ad.core.calibration import conformal_threshold, p_values, quantile_threshold
+from dinosaur_ad.core.coreset import coreset_size
+from dinosaur_ad.core.features import combine_blocks, describe
+from dinosaur_ad.core.memory import Memory, remember, unseen_distances
+from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.core.routing import prototype_distances, shortlist
+from dinosaur_ad.core.scoring import nearest_patch, patch_distances
+from dinosaur_ad.data.stream import Images, Labelled, batched, stream_images, timed
+from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder, prepare
+from dinosaur_ad.errors import InputError, StoreError
+from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
+from dinosaur_ad.presets import Preset, get_preset
+from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name
+
+Floats = NDArray[np.float32]
+Pixels = NDArray[np.uint8]
+
+# Images encoded before their patches enter the memory: bounds what learning holds, whatever the number of images.
+LEARN_AT_ONCE = 1024
+# Normals scored unseen for a threshold; more would not move it noticeably, fewer would.
+CALIBRATION_IMAGES = 200
+# Images read, encoded and scored together by inspect.
+INSPECT_AT_ONCE = 16
+
+
+@dataclass
+class _Draft:
+    """A task while it is taught: everything that will be stored, growing block by block."""
+
+    candidates: Memory | None = None
+    members: int = 0
+    images: list[str] = field(default_factory=list)
+    prototype: NDArray[np.float64] | None = None
+    scores: list[float] = field(default_factory=list)
+    levels: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Bank:
+    """A task as it is used: float32 and ready for products."""
+
+    record: TaskRecord
+    memory: Memory
+    half_norm_HWM: Floats
+    scores: Floats
+    level: float
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.memory.vectors_HWMC.nbytes + self.half_norm_HWM.nbytes)
+
+
+class Dinosaur:
+    """A training-free continual anomaly detector.
+
+    With ``store`` (a folder, made by the first learn) everything taught is kept there at once; without it, in
+    memory until :meth:`save`. A store remembers its encoder and preset, so both need to be named only once.
+
+    >>> from dataclasses import replace
+    >>> from dinosaur_ad.presets import DEFAULT
+    >>> images = np.random.default_rng(0).integers(0, 255, (12, 64, 64, 3), np.uint8)
+    >>> tiny = Dinosaur(encoder="tiny-dinov2", preset=replace(DEFAULT, layers=(0, 1), size=70))
+    >>> tiny.learn("noise", list(images)).members
+    12
+    >>> tiny.inspect(images[0])[0].task
+    'noise'
+    """
+
+    def __init__(
+        self,
+        store: str | Path | None = None,
+        *,
+        encoder: str | Encoder | None = None,
+        preset: str | Preset | None = None,
+        backend: str = "onnx",
+        threads: int | None = None,
+        weights: str | Path | None = None,
+        seed: int = 0,
+        cache_bytes: int = 2**30,
+    ) -> None:
+        self._path = None if store is None else Path(store)
+        self._store: TaskStore | None = None
+        if self._path is not None and self._path.exists() and any(self._path.iterdir()):
+            self._store = Store.open(self._path)
+        header = self._store.header if self._store else {}
+        self.preset = Preset.from_json(header["preset"]) if header else get_preset(preset or "default")
+        if header and preset is not None and get_preset(preset) != self.preset:
+            raise StoreError(
+                f"The store {store} was made with the preset '{self.preset.name}', not with "
+                f"'{get_preset(preset).name}'; leave the preset out, or start a new store."
+            )
+        stored_name = header["encoder"]["encoder"] if header else None
+        asked_name = encoder.name if isinstance(encoder, Encoder) else encoder
+        if stored_name and asked_name and asked_name != stored_name:
+            raise StoreError(
+                f"The store {store} was made with the encoder '{stored_name}' and cannot be used with "
+                f"'{asked_name}'; leave the encoder out, or start a new store."
+            )
+        self._encoder_name = asked_name or stored_name or DEFAULT_ENCODER
+        self._encoder_options = {"backend": backend, "threads": threads, "weights": weights}
+        self._encoder: Encoder | None = None
+        self.seed = int(header.get("seed", seed))
+        self._cache_bytes = cache_bytes
+        self._banks: OrderedDict[str, _Bank] = OrderedDict()
+        self._routes: tuple[Any, list[str], Floats] | None = None
+        if isinstance(encoder, Encoder):
+            self._encoder = self._checked(encoder)
+
+    # --- what it is ---
+
+    @property
+    def encoder(self) -> Encoder:
+        """The frozen backbone; loaded when first needed."""
+        if self._encoder is None:
+            options = self._encoder_options
+            self._encoder = self._checked(
+                load_encoder(self._encoder_name, layers=self.preset.layers, size=self.preset.size, **options)  # type: ignore[arg-type]
+            )
+        return self._encoder
+
+    def _checked(self, encoder: Encoder) -> Encoder:
+        """Refuse an encoder whose tokens would not fit the store's banks, whatever its name says."""
+        if encoder.layers != self.preset.layers or encoder.size != self.preset.size:
+            raise InputError(
+                f"The encoder gives layers {encoder.layers} at {encoder.size} px, but the preset '{self.preset.name}' "
+                f"wants {self.preset.layers} at {self.preset.size} px; load it with those."
+            )
+        stored = self._store.header["encoder"]["fingerprint"] if self._store else encoder.fingerprint
+        if encoder.fingerprint != stored:
+            raise StoreError(
+                f"The store {self._path} was made with other weights of '{encoder.name}' (fingerprint {stored}, here "
+                f"{encoder.fingerprint}); use those weights, or start a new store."
+            )
+        return encoder
+
+    def info(self) -> dict[str, Any]:
+        """What makes the results: encoder, provider, precision, preset, seed."""
+        return self.encoder.info() | {"preset": self.preset.name, "seed": self.seed}
+
+    @property
+    def store(self) -> TaskStore:
+        """Where tasks are kept; a folder that is not there yet is made now."""
+        if self._store is None:
+            header: dict[str, Any] = {
+                "encoder": self.encoder.info(),
+                "preset": self.preset.to_json(),
+                "seed": self.seed,
+            }
+            if self._path is None:
+                self._store = MemoryStore(header)
+            else:
+                self._store = Store.create(self._path, header, exist_ok=True)
+                if self._store.header != MemoryStore(header).header:  # as it reads back from JSON
+                    raise StoreError(
+                        f"Another process just made the store {self._path} with other settings; open it again."
+                    )
+        return self._store
+
+    def tasks(self) -> list[TaskRecord]:
+        """What has been taught, oldest first."""
+        return [self._store.record(name) for name in self._store.names()] if self._store else []
+
+    # --- teaching ---
+
+    def learn(
+        self,
+        name: str,
+        images: Images,
+        *,
+        replace: bool = False,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> Learned:
+        """Teach a new task from normal images. Nothing else changes, and nothing at all if it fails half way.
+
+        ``replace`` teaches a task of that name anew. ``progress`` is called with the images done and, if known, in all.
+        """
+        check_task_name(name)
+        if not replace and self._store and name in self._store:
+            raise InputError(
+                f"There is a task '{name}' already; add images to it with update, learn it anew with replace "
+                "(--replace), or choose another name."
+            )
+        return self._teach(name, images, _Draft(), "learn", progress)
+
+    def update(
+        self, name: str, images: Images, *, progress: Callable[[int, int | None], None] | None = None
+    ) -> Learned:
+        """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones."""
+        record = self._existing(name)
+        bank, reserve = (self.store.arrays(record, file) for file in ("bank", "reserve"))
+        draft = _Draft(
+            Memory(
+                np.concatenate([bank["vectors"], reserve["vectors"]], axis=2).astype(np.float32),
+                np.concatenate([bank["source"], reserve["source"]], axis=2),
+            ),
+            bank["vectors"].shape[2],
+            list(record.manifest["images"]),
+            self.store.arrays(record, "prototype")["prototype"].astype(np.float64) * len(record.manifest["images"]),
+            [float(score) for score in bank["scores"]],
+            [float(level) for level in bank["levels"]],
+        )
+        return self._teach(name, images, draft, "update", progress)
+
+    def forget(self, name: str) -> None:
+        """Remove a task; :meth:`undo` brings it back."""
+        self._existing(name)
+        self.store.drop(name)
+
+    def undo(self, name: str) -> str:
+        """Take back the last learn, update or forget of a task, and say which it was."""
+        if self._store is None:
+            raise InputError("There is nothing to undo: nothing has been taught yet.")
+        return self._store.undo(name)
+
+    def _existing(self, name: str) -> TaskRecord:
+        if self._store is None:
+            raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
+        return self._store.record(name)
+
+    def _teach(
+        self,
+        name: str,
+        images: Images,
+        draft: _Draft,
+        action: str,
+        progress: Callable[[int, int | None], None] | None,
+    ) -> Learned:
+        before, seconds = len(draft.images), {"encode": 0.0, "memory": 0.0, "calibrate": 0.0, "store": 0.0}
+        rejected: list[Rejected] = []
+        total, stream = stream_images(images)
+        for block in batched(self._features(stream, rejected, seconds, progress, total), LEARN_AT_ONCE):
+            names = [item[0] for item in block]
+            patches_NHWC, descriptor_NC = np.stack([item[1] for item in block]), np.stack([item[2] for item in block])
+            self._grow(draft, names, patches_NHWC, descriptor_NC, seconds)
+        if len(draft.images) == before:
+            raise InputError(
+                f"None of the images for '{name}' could be used"
+                + (f" (first: {rejected[0].reason})" if rejected else "")
+                + "; give at least 2 readable images of normal products."
+            )
+        if len(draft.images) < 2:
+            raise InputError(
+                f"Learning '{name}' needs at least 2 normal images, because the threshold comes from normals that the "
+                f"memory has not seen, but there is {len(draft.images)}; 20 or more are recommended."
+            )
+        started = time.perf_counter()
+        record = self._write(name, draft, action, len(draft.images) - before)
+        seconds["store"] = time.perf_counter() - started
+        return Learned(
+            task=name,
+            images=len(draft.images) - before,
+            total_images=len(draft.images),
+            members=draft.members,
+            bytes=sum(info.bytes for info in record.files.values()),
+            rejected=tuple(rejected),
+            seconds=seconds,
+        )
+
+    def _features(
+        self,
+        stream: Iterator[Labelled],
+        rejected: list[Rejected],
+        seconds: dict[str, float],
+        progress: Callable[[int, int | None], None] | None,
+        total: int | None,
+    ) -> Iterator[tuple[str, Floats, Floats]]:
+        """Name, patch features (H, W, C) and descriptor (C,) of every readable image."""
+        done = 0
+        for group in batched(stream, 4 * self.encoder.batch_size):
+            started = time.perf_counter()
+            good = [(label, image) for label, image in group if not isinstance(image, InputError)]
+            rejected += [Rejected(label, str(image)) for label, image in group if isinstance(image, InputError)]
+            if good:
+                patches, descriptors = self._encode([image for _, image in good])
+                seconds["encode"] += time.perf_counter() - started
+                yield from zip((label for label, _ in good), patches, descriptors, strict=True)
+            done += len(group)
+            if progress:
+                progress(done, total)
+
+    def _encode(self, images: Sequence[Pixels]) -> tuple[Floats, Floats]:
+        """Patch features (N, H, W, C) and routing descriptors (N, C') as the preset wants them."""
+        return self._combine(*_tokens(self.encoder.encode(images)))
+
+    def _combine(self, cls_NC: Floats, patches_NHWC: Floats) -> tuple[Floats, Floats]:
+        preset = self.preset
+        cls_NC, patches_NHWC = (
+            combine_blocks(token, len(preset.layers), normalise=preset.normalise, average=preset.average)
+            for token in (cls_NC, patches_NHWC)
+        )
+        return patches_NHWC, describe(cls_NC, patches_NHWC, with_patches=preset.describe_patches)
+
+    def _grow(
+        self,
+        draft: _Draft,
+        names: list[str],
+        patches_NHWC: Floats,
+        descriptor_NC: Floats,
+        seconds: dict[str, float],
+    ) -> None:
+        """Let a draft see one more block of normal images."""
+        preset, started = self.preset, time.perf_counter()
+        known, total = draft.candidates, len(draft.images) + len(names)
+        source_N = np.arange(len(draft.images), total, dtype=np.int32)
+        draft.members = coreset_size(total, preset.ratio, preset.minimum)
+        keep = min(total, round(draft.members * (1 + preset.reserve)))
+        draft.candidates = remember(patches_NHWC, source_N, keep, known=known, seed=self.seed)
+        draft.members = min(draft.members, draft.candidates.members)
+        remembered = time.perf_counter()
+        if preset.calibration == "in-sample":
+            distance_NHW = patch_distances(
+                patches_NHWC, draft.candidates.first(draft.members).vectors_HWMC, preset.radius
+            )
+        elif total > 1:
+            distance_NHW = unseen_distances(
+                patches_NHWC,
+                draft.members,
+                preset.radius,
+                at_least=CALIBRATION_IMAGES,
+                known=known,
+                seed=self.seed,
+            )
+        else:
+            distance_NHW = np.empty((0, *patches_NHWC.shape[1:3]), np.float32)
+        if len(distance_NHW):
+            draft.scores += pool(distance_NHW, preset.top).tolist()
+            draft.levels += np.median(distance_NHW, axis=(1, 2)).tolist()
+        summed = descriptor_NC.sum(axis=0, dtype=np.float64)
+        draft.prototype = summed if draft.prototype is None else draft.prototype + summed
+        draft.images += names
+        seconds["memory"] += remembered - started
+        seconds["calibrate"] += time.perf_counter() - remembered
+
+    def _write(self, name: str, draft: _Draft, action: str, images: int) -> TaskRecord:
+        assert draft.candidates is not None
+        assert draft.prototype is not None
+        vectors_HWKC = draft.candidates.vectors_HWMC.astype(self.preset.precision)
+        source_HWK = draft.candidates.source_HWM.astype(np.int32)
+        members = draft.members
+        files = {
+            "bank": {
+                "vectors": np.ascontiguousarray(vectors_HWKC[:, :, :members]),
+                "source": np.ascontiguousarray(source_HWK[:, :, :members]),
+                "scores": np.asarray(draft.scores, np.float32),
+                "levels": np.asarray(draft.levels, np.float32),
+            },
+            "reserve": {
+                "vectors": np.ascontiguousarray(vectors_HWKC[:, :, members:]),
+                "source": np.ascontiguousarray(source_HWK[:, :, members:]),
+            },
+            "prototype": {"prototype": (draft.prototype / len(draft.images)).astype(np.float32)},
+        }
+        manifest: dict[str, Any] = {
+            "images": draft.images,
+            "members": members,
+            "calibration": {"kind": self.preset.calibration, "scores": len(draft.scores)},
+            "encoder": {key: self.encoder.info()[key] for key in ("encoder", "fingerprint")},
+            "preset": self.preset.name,
+        }
+        return self.store.put(name, files, manifest, action=action, note={"images": images})
+
+    # --- inspecting ---
+
+    def inspect(
+        self, images: Images, *, task: str | None = None, false_alarms: float | None = None
+    ) -> list[Inspection]:
+        """Inspect images of any task taught so far; an unreadable one raises (see :meth:`stream` to go on).
+
+        ``task`` skips the routing. ``false_alarms`` is the share of normal images that may be called anomalous.
+        """
+        results = []
+        for result in self.stream(images, task=task, false_alarms=false_alarms):
+            if isinstance(result, Rejected):
+                raise InputError(result.reason)
+            results.append(result)
+        return results
+
+    def stream(
+        self, images: Images, *, task: str | None = None, false_alarms: float | None = None
+    ) -> Iterator[Inspection | Rejected]:
+        """Inspect any number of images in order, a few at a time; unreadable ones are reported and skipped."""
+        false_alarms = self.preset.false_alarms if false_alarms is None else false_alarms
+        if not 0 < false_alarms < 1:
+            raise InputError(f"The false-alarm rate must lie between 0 and 1, got {false_alarms}; 0.025 is usual.")
+        if self._store is None or not self._store.names():
+            raise InputError("There is nothing to compare with: no task has been taught yet; start with learn.")
+        if task is not None:
+            self._existing(task)
+        _, stream = stream_images(images)
+        for group in batched(timed(stream), INSPECT_AT_ONCE):
+            yield from self._inspect_group(group, task, false_alarms)
+
+    def _inspect_group(
+        self, group: list[tuple[Labelled, float]], task: str | None, false_alarms: float
+    ) -> Iterator[Inspection | Rejected]:
+        good = [(label, image, ms) for (label, image), ms in group if not isinstance(image, InputError)]
+        inspections: Iterator[Inspection] = iter(())
+        if good:
+            clock = [time.perf_counter()]
+            pixels = prepare([image for _, image, _ in good], self.encoder.size)
+            clock.append(time.perf_counter())
+            patches_NHWC, descriptor_NC = self._combine(*_tokens(self.encoder.encode_prepared(pixels)))
+            clock.append(time.perf_counter())
+            candidates = [[task]] * len(good) if task else self._route(descriptor_NC)
+            clock.append(time.perf_counter())
+            asked = self._ask(patches_NHWC, candidates)
+            clock.append(time.perf_counter())
+            each = (np.diff(clock) * 1e3 / len(good)).tolist()
+            shared = dict(zip(("resize", "encode", "route", "score"), each, strict=True))
+            inspections = (
+                self._judge(label, image.shape, patches_NHWC[n], asked[n], false_alarms, {"decode": ms} | shared)
+                for n, (label, image, ms) in enumerate(good)
+            )
+        for (label, image), _ in group:
+            yield Rejected(label, str(image)) if isinstance(image, InputError) else next(inspections)
+
+    def _route(self, descriptor_NC: Floats) -> list[list[str]]:
+        """Per image, the names of the tasks worth asking."""
+        stamp = self.store.stamp()
+        if self._routes is None or self._routes[0] != stamp:
+            names, prototypes = [], []
+            for name in self.store.names():
+                names.append(name)
+                prototypes.append(np.asarray(self.store.arrays(name, "prototype")["prototype"]))
+            self._routes = (stamp, names, np.stack(prototypes))
+        _, names, prototype_TC = self._routes
+        distance_NT = prototype_distances(descriptor_NC, prototype_TC)
+        return [[names[t] for t in chosen] for chosen in shortlist(distance_NT, self.preset.limit, self.preset.margin)]
+
+    def _ask(self, patches_NHWC: Floats, candidates: Sequence[Sequence[str]]) -> list[dict[str, tuple[float, Floats]]]:
+        """Per image, score and map under each of its candidate tasks; a bank is loaded once for all its images."""
+        answers: list[dict[str, tuple[float, Floats]]] = [{} for _ in candidates]
+        for name in dict.fromkeys(chain.from_iterable(candidates)):
+            rows = [n for n, names in enumerate(candidates) if name in names]
+            bank = self._bank(name)
+            distance_NHW = patch_distances(
+                patches_NHWC[rows],
+                bank.memory.vectors_HWMC,
+                self.preset.radius,
+                half_norm_HWM=bank.half_norm_HWM,
+            )
+            for n, score, distance_HW in zip(rows, pool(distance_NHW, self.preset.top), distance_NHW, strict=True):
+                answers[n][name] = (float(score), distance_HW)
+        return answers
+
+    def _bank(self, name: str) -> _Bank:
+        """The bank of a task, from the cache or the store; the least recently used ones make room."""
+        record = self.store.record(name)
+        bank = self._banks.pop(name, None)
+        if bank is None or bank.record.id != record.id:
+            arrays = self.store.arrays(record, "bank")
+            vectors = np.asarray(arrays["vectors"], np.float32)  # a view of the file when it is float32 already
+            half_norm = squared_norms(vectors) / 2
+            level = float(np.median(arrays["levels"]))
+            bank = _Bank(record, Memory(vectors, arrays["source"]), half_norm, np.asarray(arrays["scores"]), level)
+        self._banks[name] = bank
+        while len(self._banks) > 1 and sum(each.nbytes for each in self._banks.values()) > self._cache_bytes:
+            self._banks.popitem(last=False)
+        return bank
+
+    def _judge(
+        self,
+        label: str,
+        shape: tuple[int, ...],
+        patches_HWC: Floats,
+        asked: dict[str, tuple[float, Floats]],
+        false_alarms: float,
+        ms: dict[str, float],
+    ) -> Inspection:
+        """The verdict of the bank that found the image most normal."""
+        task = min(asked, key=lambda name: asked[name][0])
+        score, distance_HW = asked[task]
+        bank = self._bank(task)
+        threshold_of = quantile_threshold if self.preset.calibration == "in-sample" else conformal_threshold
+        threshold = threshold_of(bank.scores, false_alarms)
+        return Inspection(
+            path=label,
+            task=task,
+            score=score,
+            p_value=float(p_values(np.asarray([score]), bank.scores)[0]),
+            verdict="anomalous" if score > threshold else "normal",
+            threshold=threshold,
+            false_alarms=false_alarms,
+            normal_level=bank.level,
+            worst=_worst_patch(patches_HWC, distance_HW, bank, self.preset.radius, shape),
+            asked={name: answer[0] for name, answer in asked.items()},
+            encoder=self.encoder.name,
+            ms={key: round(value, 3) for key, value in (ms | {"total": sum(ms.values())}).items()},
+            map=distance_HW,
+        )
+
+    # --- keeping ---
+
+    def save(self, path: str | Path) -> None:
+        """Write everything taught so far to a new store folder."""
+        target = Store.create(path, self.store.header)
+        for record in self.tasks():
+            files = {file: self.store.arrays(record, file) for file in record.files}
+            target.put(
+                record.name,
+                files,
+                record.manifest,
+                action="learn",
+                note={"images": len(record.manifest["images"])},
+            )
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Dinosaur:
+        """Open an existing store; changes go to it at once."""
+        Store.open(path)
+        return cls(path, **options)
+
+
+def _tokens(tokens: Any) -> tuple[Floats, Floats]:
+    return tokens.cls, tokens.patches
+
+
+def _worst_patch(
+    patches_HWC: Floats, distance_HW: Floats, bank: _Bank, radius: int, shape: tuple[int, ...]
+) -> WorstPatch:
+    rows, columns = distance_HW.shape
+    row, column = divmod(int(np.argmax(distance_HW)), columns)
+    nearest = nearest_patch(patches_HWC[row, column], bank.memory.vectors_HWMC, row, column, radius)
+    source = int(bank.memory.source_HWM[nearest.row, nearest.column, nearest.member])
+    height, width = shape[:2]
+    return WorstPatch(
+        row=row,
+        column=column,
+        box=(
+            column * width // columns,
+            row * height // rows,
+            (column + 1) * width // columns,
+            (row + 1) * height // rows,
+        ),
+        distance=nearest.distance,
+        like_image=bank.record.manifest["images"][source],
+        like_row=nearest.row,
+        like_column=nearest.column,
+    )

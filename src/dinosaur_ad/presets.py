@@ -1,0 +1,106 @@
+"""Named settings of the detector. Every difference between the two carries its measurement in docs/presets.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from dinosaur_ad.errors import InputError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """All that decides what is remembered and how it is compared; stored with every store.
+
+    >>> PRESETS["default"].radius
+    1
+    """
+
+    name: str
+    # What is looked at.
+    layers: tuple[int | Literal["final"], ...]
+    size: int
+    normalise: bool
+    average: bool
+    # What is remembered: max(minimum, floor(ratio * images)) patches a location, and `reserve` times as many candidates
+    # beside them on disk, so that later updates need not relearn.
+    ratio: float
+    minimum: int
+    reserve: float
+    precision: Literal["float32", "float16"]
+    # How an image is scored: neighbours within `radius`, the mean of the `top` share of patches (0: the maximum).
+    radius: int
+    top: float
+    # Which banks are asked: the `limit` nearest prototypes, none farther than `margin` times the nearest.
+    describe_patches: bool
+    limit: int
+    margin: float
+    # Where thresholds come from, and the share of normal images that may exceed them.
+    calibration: Literal["unseen", "in-sample"]
+    false_alarms: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self) | {"layers": list(self.layers)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Preset:
+        """The preset a store was made with; a setting this version does not know is refused by name."""
+        unknown = set(document) ^ {field.name for field in fields(cls)}
+        if unknown:
+            raise InputError(
+                f"The preset has unknown or missing settings ({', '.join(sorted(unknown))}); "
+                "it was written by another version of dinosaur-ad: use that version."
+            )
+        return cls(**{**document, "layers": tuple(document["layers"])})
+
+
+PAPER = Preset(
+    name="paper",
+    layers=("final",),
+    size=224,
+    normalise=False,
+    average=False,
+    ratio=0.10,
+    minimum=20,
+    reserve=0.0,
+    precision="float32",
+    radius=3,
+    top=0.0,
+    describe_patches=False,
+    limit=1,
+    margin=float("inf"),
+    calibration="in-sample",
+    false_alarms=0.025,
+)
+
+DEFAULT = Preset(
+    name="default",
+    layers=(4, 5, 6, 7, 8),
+    size=224,
+    normalise=True,
+    average=True,
+    ratio=0.20,
+    minimum=20,
+    reserve=2.0,
+    precision="float16",
+    radius=1,
+    top=0.01,
+    describe_patches=True,
+    limit=5,
+    margin=1.5,
+    calibration="unseen",
+    false_alarms=0.025,
+)
+
+PRESETS = {preset.name: preset for preset in (DEFAULT, PAPER)}
+
+
+def get_preset(preset: str | Preset) -> Preset:
+    """The preset of that name; an unknown name is answered with those there are."""
+    if isinstance(preset, Preset):
+        return preset
+    if preset not in PRESETS:
+        raise InputError(f"There is no preset '{preset}'; choose one of: {', '.join(PRESETS)}.")
+    return PRESETS[preset]
