@@ -100,9 +100,7 @@ class Dinosaur:
         cache_bytes: int = 2**30,
     ) -> None:
         self._path = None if store is None else Path(store)
-        self._store: TaskStore | None = None
-        if self._path is not None and self._path.exists() and any(self._path.iterdir()):
-            self._store = Store.open(self._path)
+        self._store: TaskStore | None = None if self._path is None else Store.find(self._path)
         header = self._store.header if self._store else {}
         self.preset = Preset.from_json(header["preset"]) if header else get_preset(preset or "default")
         if header and preset is not None and get_preset(preset) != self.preset:
@@ -181,6 +179,15 @@ class Dinosaur:
         """What has been taught, oldest first."""
         return [self._store.record(name) for name in self._store.names()] if self._store else []
 
+    def threshold(self, name: str, false_alarms: float | None = None) -> float:
+        """The score above which an image of that task is called anomalous; needs no encoder."""
+        scores = self.store.arrays(self._existing(name), "bank")["scores"]
+        return self._threshold(scores, self.preset.false_alarms if false_alarms is None else false_alarms)
+
+    def _threshold(self, scores: Floats, false_alarms: float) -> float:
+        rule = quantile_threshold if self.preset.calibration == "in-sample" else conformal_threshold
+        return rule(scores, false_alarms)
+
     # --- teaching ---
 
     def learn(
@@ -196,12 +203,9 @@ class Dinosaur:
         ``replace`` teaches a task of that name anew. ``progress`` is called with the images done and, if known, in all.
         """
         check_task_name(name)
-        if not replace and self._store and name in self._store:
-            raise InputError(
-                f"There is a task '{name}' already; add images to it with update, learn it anew with replace "
-                "(--replace), or choose another name."
-            )
-        return self._teach(name, images, _Draft(), "learn", progress)
+        if self._store:
+            self._refuse_conflict(name, replace)
+        return self._teach(name, images, _Draft(), "learn", progress, replaces=replace)
 
     def update(
         self, name: str, images: Images, *, progress: Callable[[int, int | None], None] | None = None
@@ -220,7 +224,7 @@ class Dinosaur:
             [float(score) for score in bank["scores"]],
             [float(level) for level in bank["levels"]],
         )
-        return self._teach(name, images, draft, "update", progress)
+        return self._teach(name, images, draft, "update", progress, replaces=record.id)
 
     def forget(self, name: str) -> None:
         """Remove a task; :meth:`undo` brings it back."""
@@ -232,6 +236,17 @@ class Dinosaur:
         if self._store is None:
             raise InputError("There is nothing to undo: nothing has been taught yet.")
         return self._store.undo(name)
+
+    def _refuse_conflict(self, name: str, replaces: bool | str) -> None:
+        """Refuse to write a task over one that must not be replaced, or that is not the version it was made from."""
+        taken = name in self.store
+        if replaces is False and taken:
+            raise InputError(
+                f"There is a task '{name}' already; add images to it with update, learn it anew with replace "
+                "(--replace), or choose another name."
+            )
+        if isinstance(replaces, str) and (not taken or self.store.record(name).id != replaces):
+            raise StoreError(f"Someone else changed the task '{name}' in the meantime; nothing was written, try again.")
 
     def _existing(self, name: str) -> TaskRecord:
         if self._store is None:
@@ -245,6 +260,7 @@ class Dinosaur:
         draft: _Draft,
         action: str,
         progress: Callable[[int, int | None], None] | None,
+        replaces: bool | str,
     ) -> Learned:
         before, seconds = len(draft.images), {"encode": 0.0, "memory": 0.0, "calibrate": 0.0, "store": 0.0}
         rejected: list[Rejected] = []
@@ -265,7 +281,9 @@ class Dinosaur:
                 f"memory has not seen, but there is {len(draft.images)}; 20 or more are recommended."
             )
         started = time.perf_counter()
-        record = self._write(name, draft, action, len(draft.images) - before)
+        with self.store.writer():  # from the last look at what is there to the writing, nobody else may change it
+            self._refuse_conflict(name, replaces)
+            record = self._write(name, draft, action, len(draft.images) - before)
         seconds["store"] = time.perf_counter() - started
         return Learned(
             task=name,
@@ -492,8 +510,7 @@ class Dinosaur:
         task = min(asked, key=lambda name: asked[name][0])
         score, distance_HW = asked[task]
         bank = self._bank(task)
-        threshold_of = quantile_threshold if self.preset.calibration == "in-sample" else conformal_threshold
-        threshold = threshold_of(bank.scores, false_alarms)
+        threshold = self._threshold(bank.scores, false_alarms)
         return Inspection(
             path=label,
             task=task,

@@ -21,9 +21,9 @@ import pytest
 from encoder_helpers import transformers_form
 from safetensors.numpy import save_file
 
+from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad.encoders import get_spec, load_encoder, weights
 from dinosaur_ad.encoders import registry as registry_module
-from dinosaur_ad.encoders._files import sha256_file
 from dinosaur_ad.encoders.convert import tensors_sha256
 from dinosaur_ad.encoders.graph import build_graph
 from dinosaur_ad.encoders.registry import EncoderSpec
@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_nothing_behind(toy: Toy, monkeypatch: pytest.MonkeyP
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("dinosaur_ad.encoders._files.os.fsync", full)
+    monkeypatch.setattr("dinosaur_ad._atomic.os.fsync", full)
     with pytest.raises(EncoderError, match="No space left on device; free some space or set DINOSAUR_HOME"):
         weights.fetch("toy", progress=quiet)
     assert [path.name for path in (home / "encoders" / "toy").iterdir()] == ["lock"]

@@ -27,6 +27,8 @@ def conformal_threshold(scores: np.ndarray, false_alarms: float) -> float:
 
     Needs at least ``1 / false_alarms - 1`` scores to be a plain order statistic. With fewer, no observed score is high
     enough, and the tail is extrapolated: the normal prediction limit of the log scores, never below their maximum.
+    Scores under a quarter of the highest count as that: images that are twins score zero, and the logarithm would
+    take it for an enormous spread.
 
     >>> conformal_threshold(np.arange(1.0, 100.0), 0.05)
     95.0
@@ -35,10 +37,16 @@ def conformal_threshold(scores: np.ndarray, false_alarms: float) -> float:
     rank = math.ceil((len(scores) + 1) * (1 - false_alarms))
     if rank <= len(scores):
         return float(scores[rank - 1])
-    logs = np.log(np.maximum(scores, np.finfo(np.float32).tiny))
+    logs = np.log(np.maximum(scores, max(scores[-1] / 4, np.finfo(np.float32).tiny)))
     spread = float(logs.std(ddof=1)) if len(scores) > 1 else 0.0
-    reach = NormalDist().inv_cdf(1 - false_alarms) * spread * math.sqrt(1 + 1 / len(scores))
+    reach = _student_quantile(1 - false_alarms, max(1, len(scores) - 1)) * spread * math.sqrt(1 + 1 / len(scores))
     return float(max(scores[-1], math.exp(float(logs.mean()) + reach)))
+
+
+def _student_quantile(probability: float, freedom: int) -> float:
+    """The quantile of Student's t by its series around the normal one; at 97.5 %, within 2 % from four degrees on."""
+    z = NormalDist().inv_cdf(probability)
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def p_values(score_N: np.ndarray, calibration: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Eq. 5: what a location remembers. Greedy k-centre selection, at every grid location at once.
 
 The next pick is always the vector farthest from all picks so far, so every prefix of the picks is itself a coreset and
-the covering radius never grows. Distances come from one Gram matrix per location (``|a|² - 2ab + |b|²``): a single
-batched matrix product instead of a pass over all vectors per pick.
+the covering radius never grows. Distances come from products (``|a|² - 2ab + |b|²``), many locations at once: row by
+row of the Gram matrix while few are needed, or the whole matrix in one product when most of it is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dinosaur_ad.core.arrays import Array, like, namespace, squared_norms
 
 # Gram matrices held at a time. Larger gains nothing: the product is compute-bound long before.
 GRAM_BYTES = 256 * 2**20
+# Vectors gone through row by row at a time: about a CPU's share of cache, because every pick reads them all again.
+ROW_BYTES = 8 * 2**20
 
 
 def coreset_size(count: int, ratio: float, minimum: int) -> int:
@@ -32,29 +34,25 @@ def greedy_coreset(
 
     The first pick is ``first``, or drawn per location from ``seed``; all others follow. No index is picked twice,
     even among duplicates. Memory stays within about ``gram_bytes``: locations are taken in chunks, and when a
-    single Gram matrix would be too large, its rows are computed as they are needed.
+    single Gram matrix would be too large, or less than half of it is needed, its rows are computed one by one.
 
     >>> points = np.asarray([[[0.0], [1.0], [10.0], [11.0]]])
     >>> sorted(greedy_coreset(points, 2, seed=0)[0].tolist()) in ([0, 3], [1, 3], [0, 2])
     True
     """
     xp = namespace(points_LDC)
-    locations, count, _ = points_LDC.shape
+    locations, count, channels = points_LDC.shape
     if not 1 <= size <= count:
         raise ValueError(f"a coreset of {size} cannot be picked from {count} vectors")
     drawn = (
         np.random.default_rng(seed).integers(0, count, size=locations) if first is None else np.full(locations, first)
     )
     first_L = like(drawn, points_LDC, xp.int64)
-    gram_size = count * count * points_LDC.itemsize
-    step = max(1, gram_bytes // gram_size)
+    gram_size, points_size = count * count * points_LDC.itemsize, count * channels * points_LDC.itemsize
+    with_gram = 2 * size > count and gram_size <= gram_bytes
+    step = max(1, gram_bytes // gram_size if with_gram else ROW_BYTES // points_size)
     chunks = [
-        _pick(
-            points_LDC[start : start + step],
-            first_L[start : start + step],
-            size,
-            with_gram=gram_size <= gram_bytes,
-        )
+        _pick(points_LDC[start : start + step], first_L[start : start + step], size, with_gram=with_gram)
         for start in range(0, locations, step)
     ]
     return xp.concat(chunks, axis=0)

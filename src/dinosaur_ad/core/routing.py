@@ -7,6 +7,8 @@ a shortlist, and the banks on it decide: the task whose bank finds the image mos
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dinosaur_ad.core.arrays import Array, namespace, squared_norms
@@ -36,6 +38,7 @@ def shortlist(distance_NT: np.ndarray, limit: int, margin: float = float("inf"))
     chosen = []
     for distance_T in np.asarray(distance_NT):
         order = np.argsort(distance_T, kind="stable")[:limit]
-        reach = margin * distance_T[order[0]]
+        # Infinity times a distance of zero is not a number, and would ask no one else.
+        reach = margin if math.isinf(margin) else margin * distance_T[order[0]]
         chosen.append([int(t) for k, t in enumerate(order) if k == 0 or distance_T[t] <= reach])
     return chosen

@@ -28,17 +28,32 @@ def patch_distances(
 ) -> Array:
     """Distance ``(N, H, W)`` of every patch to its nearest remembered patch within ``radius`` of its location.
 
-    ``half_norm_HWM`` is ``|c|²/2`` of the bank, computed here unless the caller keeps it. ``work_bytes`` bounds the
-    memory used beside input and output; it never changes the result.
+    ``half_norm_HWM`` is ``|c|²/2`` of the bank, computed here unless the caller keeps it. ``work_bytes`` bounds what
+    is gathered and multiplied at a time, however many images there are; it never changes the result.
 
     >>> tokens, bank = np.zeros((1, 2, 2, 3)), np.ones((2, 2, 5, 3))
     >>> patch_distances(tokens, bank, radius=1).round(3).tolist()
     [[[1.732, 1.732], [1.732, 1.732]]]
     """
     xp = namespace(tokens_NHWC, bank_HWMC)
-    images, height, width, channels = tokens_NHWC.shape
     if half_norm_HWM is None:
         half_norm_HWM = squared_norms(bank_HWMC) / 2
+    images, _, width, channels = tokens_NHWC.shape
+    row_bytes = width * (2 * radius + 1) ** 2 * (channels + bank_HWMC.shape[2]) * tokens_NHWC.itemsize
+    # Many images before many rows: the more images share a location's product, the less often the bank is read.
+    at_once = min(images, max(1, work_bytes // row_bytes))
+    rows = max(1, work_bytes // (at_once * row_bytes))
+    parts = [
+        _patch_distances(tokens_NHWC[start : start + at_once], bank_HWMC, half_norm_HWM, radius, rows)
+        for start in range(0, images, at_once)
+    ]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+
+
+def _patch_distances(tokens_NHWC: Array, bank_HWMC: Array, half_norm_HWM: Array, radius: int, step: int) -> Array:
+    """The distances of all the images at once, ``step`` rows of the bank at a time."""
+    xp = namespace(tokens_NHWC, bank_HWMC)
+    images, height, width, channels = tokens_NHWC.shape
     side = 2 * radius + 1
     padded_HWNC = xp.zeros(
         (height + 2 * radius, width + 2 * radius, images, channels),
@@ -48,8 +63,6 @@ def patch_distances(
     padded_HWNC[radius : radius + height, radius : radius + width] = xp.permute_dims(tokens_NHWC, (1, 2, 0, 3))
 
     best_HWN = xp.full_like(padded_HWNC[:height, :width, :, 0], -float("inf"))
-    row_bytes = width * side**2 * images * (channels + bank_HWMC.shape[2]) * tokens_NHWC.itemsize
-    step = max(1, work_bytes // row_bytes)
     for top in range(0, height, step):
         bottom = min(height, top + step)
         around_hWSNC = xp.stack(

@@ -28,9 +28,8 @@ def stream_images(images: Images) -> tuple[int | None, Iterator[Labelled]]:
     >>> count, [label for label, pixels in stream]
     (1, ['image-000000'])
     """
-    if isinstance(images, str | Path) or (isinstance(images, np.ndarray) and images.shape[2:] in ((), (3,))):
-        images = [images]
-    rest = iter(images)
+    one = isinstance(images, str | Path) or (isinstance(images, np.ndarray) and images.shape[2:] in ((), (3,)))
+    rest: Iterator[str | Path | Pixels] = iter([images] if one else images)  # type: ignore[arg-type, list-item]
     first = next(rest, None)
     if first is None:
         raise InputError("Expected at least one image, got none.")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.encoders._files import write_atomic
+from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.encoders.base import Encoder, Floats, Layer
 from dinosaur_ad.encoders.graph import GRAPH_VERSION, build_graph
 from dinosaur_ad.encoders.weights import Weights, cache_home

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.encoders._files import sha256_file
+from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad.encoders.convert import Floats, from_onnx
 from dinosaur_ad.encoders.registry import EncoderSpec
 from dinosaur_ad.errors import EncoderError

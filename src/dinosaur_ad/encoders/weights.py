@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import filelock
 
-from dinosaur_ad.encoders._files import explain_os_errors, sha256_file, write_atomic
+from dinosaur_ad._atomic import sha256_file, write_atomic
 from dinosaur_ad.encoders.convert import Floats, check_tensors, tensors_sha256, to_canonical
 from dinosaur_ad.encoders.registry import EncoderSpec, get_spec
 from dinosaur_ad.encoders.sources import Progress, Published, download, random_tensors, read_file
@@ -174,7 +174,7 @@ def _damaged(spec: EncoderSpec) -> str:
 
 
 def _read(spec: EncoderSpec, path: Path) -> Published:
-    with explain_os_errors(f"read {path}", "check the path and its permissions"):
+    with _explained(f"read {path}", "check the path and its permissions"):
         return read_file(spec, path)
 
 
@@ -278,7 +278,7 @@ def _now() -> str:
 def _exclusive(spec: EncoderSpec, progress: Progress) -> Iterator[Path]:
     """Hold the encoder's folder alone; another process that fetches the same weights is waited for."""
     folder = _folder(spec)
-    with explain_os_errors(f"write to {folder}", "free some space or set DINOSAUR_HOME to a folder you can write to"):
+    with _explained(f"write to {folder}", "free some space or set DINOSAUR_HOME to a folder you can write to"):
         folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / "lock")
         try:
@@ -290,3 +290,13 @@ def _exclusive(spec: EncoderSpec, progress: Progress) -> Iterator[Path]:
             yield folder
         finally:
             lock.release()
+
+
+@contextmanager
+def _explained(action: str, advice: str) -> Iterator[None]:
+    """Turn a full, read-only or missing disk into one sentence: what failed, why, what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise EncoderError(f"Could not {action}: {reason}; {advice}.") from error

@@ -1,0 +1,208 @@
+"""The verbs that change a store, and the one that lists it: learn, update, forget, undo, tasks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dinosaur_ad.cli._console import (
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_UNREADABLE,
+    Progress,
+    Subparsers,
+    add_images,
+    add_store,
+    add_verb,
+    encoder_options,
+    open_store,
+    report_rejected,
+    say,
+    table,
+)
+from dinosaur_ad.errors import DinosaurError, StoreError
+
+if TYPE_CHECKING:
+    from dinosaur_ad.detector import Dinosaur
+    from dinosaur_ad.inspection import Learned
+    from dinosaur_ad.store import TaskRecord
+
+RECOMMENDED_IMAGES = 20
+
+
+def add_parser(verbs: Subparsers) -> None:
+    """Add the verbs of this file."""
+    parser = add_verb(verbs, "learn", learn, "Teach a new task from normal images. The first one makes the store.")
+    parser.add_argument("name", metavar="NAME", help="what the task is called")
+    add_images(parser)
+    add_store(parser)
+    parser.add_argument("--preset", metavar="default|paper", help="settings of a new store (default: default)")
+    parser.add_argument("--encoder", metavar="NAME", help="encoder of a new store; see: dinosaur weights list")
+    parser.add_argument("--seed", metavar="N", type=int, help="seed of a new store (default: 0)")
+    parser.add_argument("--replace", action="store_true", help="learn a task of that name anew")
+
+    parser = add_verb(verbs, "update", update, "Add normal images to a task. Those it has learned are not needed.")
+    parser.add_argument("name", metavar="NAME", help="the task")
+    add_images(parser)
+    add_store(parser)
+
+    parser = add_verb(verbs, "forget", forget, "Remove a task. undo brings it back.")
+    parser.add_argument("name", metavar="NAME", help="the task")
+    add_store(parser)
+
+    parser = add_verb(verbs, "undo", undo, "Take back the last learn, update or forget of a task.")
+    parser.add_argument("name", metavar="NAME", help="the task")
+    add_store(parser)
+
+    parser = add_verb(verbs, "tasks", tasks, "List what has been taught.")
+    add_store(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--verify", action="store_true", help="read every file and compare it with its hash")
+
+
+def learn(arguments: argparse.Namespace) -> int:
+    """Teach a new task."""
+    from dinosaur_ad.detector import Dinosaur
+
+    detector = Dinosaur(
+        arguments.store,
+        encoder=arguments.encoder,
+        preset=arguments.preset,
+        seed=arguments.seed or 0,
+        **encoder_options(arguments),
+    )
+    if arguments.seed not in (None, detector.seed):
+        raise StoreError(
+            f"The store {arguments.store} was made with the seed {detector.seed}, not with {arguments.seed}; "
+            "leave the seed out, or start a new store."
+        )
+    with _interruptible(arguments), Progress(detector) as progress:
+        learned = detector.learn(arguments.name, arguments.images, replace=arguments.replace, progress=progress)
+    return _report(detector, learned, f"learned '{learned.task}' from {learned.images} images")
+
+
+def update(arguments: argparse.Namespace) -> int:
+    """Add images to a task."""
+    detector = open_store(arguments, **encoder_options(arguments))
+    with _interruptible(arguments), Progress(detector) as progress:
+        learned = detector.update(arguments.name, arguments.images, progress=progress)
+    added = f"{learned.images} images, now {learned.total_images}"
+    return _report(detector, learned, f"updated '{learned.task}' with {added}")
+
+
+def forget(arguments: argparse.Namespace) -> int:
+    """Remove a task."""
+    detector = open_store(arguments)
+    with _interruptible(arguments):
+        detector.forget(arguments.name)
+    print(f"forgot '{arguments.name}'; undo brings it back")
+    return EXIT_OK
+
+
+def undo(arguments: argparse.Namespace) -> int:
+    """Take back the last change of a task."""
+    detector = open_store(arguments)
+    with _interruptible(arguments):
+        action = detector.undo(arguments.name)
+    print(f"took back the last {action} of '{arguments.name}'")
+    return EXIT_OK
+
+
+def tasks(arguments: argparse.Namespace) -> int:
+    """List the tasks; a damaged one is reported and the rest are listed."""
+    detector = open_store(arguments)
+    code, facts = EXIT_OK, []
+    for name in detector.store.names():
+        try:
+            if arguments.verify:
+                detector.store.verify(name)
+            facts.append(_facts(detector, detector.store.record(name)))
+        except StoreError as error:
+            say(f"dinosaur: {error}")
+            code = EXIT_ERROR
+    if arguments.json:
+        for each in facts:
+            print(json.dumps(each))
+    elif facts:
+        header = ("name", "images", "members", "MB", "threshold", "learned", "last change")
+        print(table(header, [_row(each) for each in facts], numeric=header[1:5]))
+    elif code == EXIT_OK:
+        say("no task has been taught yet; start with: dinosaur learn")
+    return code
+
+
+def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
+    report_rejected(learned.rejected)
+    if learned.total_images < RECOMMENDED_IMAGES:
+        quality = "extrapolated" if detector.preset.calibration == "unseen" else "uncertain"
+        say(
+            f"warning: only {learned.total_images} images: the threshold is {quality}; "
+            f"{RECOMMENDED_IMAGES} or more are recommended"
+        )
+    threshold = detector.threshold(learned.task)
+    steps = ", ".join(f"{step} {seconds:.1f}" for step, seconds in learned.seconds.items())
+    print(
+        f"{what}: {learned.members} members a location, {learned.bytes / 1e6:.1f} MB, "
+        f"threshold {threshold:.3f} at {detector.preset.false_alarms:.1%} false alarms; "
+        f"{sum(learned.seconds.values()):.1f} s ({steps})"
+    )
+    return EXIT_UNREADABLE if learned.rejected else EXIT_OK
+
+
+def _facts(detector: Dinosaur, record: TaskRecord) -> dict[str, Any]:
+    latest = record.history[-1] if record.history else {"action": record.action, "date": record.date}
+    return {
+        "name": record.name,
+        "images": len(record.manifest["images"]),
+        "members": record.manifest["members"],
+        "bytes": sum(info.bytes for info in record.files.values()),
+        "threshold": detector.threshold(record.name),
+        "false_alarms": detector.preset.false_alarms,
+        "learned": record.created,
+        "changed": latest["date"],
+        "last_change": latest["action"],
+        "encoder": record.manifest["encoder"]["encoder"],
+        "preset": record.manifest["preset"],
+    }
+
+
+def _row(facts: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        facts["name"],
+        str(facts["images"]),
+        str(facts["members"]),
+        f"{facts['bytes'] / 1e6:.1f}",
+        f"{facts['threshold']:.3f}",
+        _local(facts["learned"]),
+        f"{facts['last_change']} {_local(facts['changed'])}",
+    )
+
+
+def _local(date: str) -> str:
+    return datetime.fromisoformat(date).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+@contextmanager
+def _interruptible(arguments: argparse.Namespace) -> Iterator[None]:
+    """Let Ctrl-C say what became of the task: a change is one rename, so it has happened or it has not."""
+    before = _version(arguments.store, arguments.name)
+    try:
+        yield
+    except KeyboardInterrupt:
+        unchanged = _version(arguments.store, arguments.name) == before
+        made = f"the change of '{arguments.name}' had been made already, and undo takes it back"
+        raise KeyboardInterrupt("the store is unchanged" if unchanged else made) from None
+
+
+def _version(store: Path, name: str) -> str | None:
+    from dinosaur_ad.store import Store
+
+    try:
+        return Store.open(store).record(name).id
+    except DinosaurError:
+        return None

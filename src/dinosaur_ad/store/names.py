@@ -1,0 +1,76 @@
+"""Names: which ones a task may have, and where its files lie."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from dinosaur_ad.errors import InputError
+
+TASKS = "tasks"
+POINTER = "task.json"
+MANIFEST = "manifest.json"
+
+_MAX_NAME = 64
+_NAME = re.compile(rf"(?!-)(?!\.)[A-Za-z0-9_.-]{{1,{_MAX_NAME}}}(?<!\.)")
+_WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL"} | {port + n for port in ("COM", "LPT") for n in "123456789"}
+_FILE = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def check_task_name(name: str) -> str:
+    """Return ``name`` if it can name a folder on every system, else raise an InputError with one that can.
+
+    >>> check_task_name("metal_nut-2.1")
+    'metal_nut-2.1'
+    """
+    if is_task_name(name):
+        return name
+    raise InputError(
+        f"A task cannot be called {name!r}: use 1 to {_MAX_NAME} letters, digits, '_', '-' or dots, no dot "
+        f"at an end, no '-' at the start and no name reserved by Windows, for example {_cleaned(name)!r}."
+    )
+
+
+def is_task_name(name: str) -> bool:
+    """Tell whether a task may have this name."""
+    return bool(_NAME.fullmatch(name)) and name.partition(".")[0].upper() not in _WINDOWS_DEVICES
+
+
+def is_file_name(file: str) -> bool:
+    """Tell whether an array file of a task may have this name, which is written without its ending."""
+    return bool(_FILE.fullmatch(file))
+
+
+def task_folder(name: str) -> str:
+    """Return the folder of a task, relative to the store."""
+    return f"{TASKS}/{name}"
+
+
+def pointer_path(name: str) -> str:
+    """Return the file that says which version of a task is current."""
+    return f"{TASKS}/{name}/{POINTER}"
+
+
+def version_name(version: int) -> str:
+    """Return the name of the folder of a version.
+
+    >>> version_name(3)
+    'v0003'
+    """
+    return f"v{version:04d}"
+
+
+def manifest_path(name: str, version: int) -> str:
+    """Return the file that describes a version of a task."""
+    return f"{TASKS}/{name}/{version_name(version)}/{MANIFEST}"
+
+
+def array_path(name: str, version: int, file: str) -> str:
+    """Return one of the files with the arrays of a version of a task."""
+    return f"{TASKS}/{name}/{version_name(version)}/{file}.safetensors"
+
+
+def _cleaned(name: str) -> str:
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    words = re.sub(r"[^A-Za-z0-9_.-]+", "-", ascii_name).strip(".-")[:_MAX_NAME].rstrip(".-")
+    return words if is_task_name(words) else f"task-{words}"[:_MAX_NAME].rstrip(".-")

@@ -1,0 +1,176 @@
+"""Reading tasks by name, without a lock, while others may be writing them."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from dinosaur_ad.errors import InputError, StoreError
+from dinosaur_ad.store.codec import Array, decode_arrays
+from dinosaur_ad.store.files import Disk, Memory, reason
+from dinosaur_ad.store.names import TASKS, array_path, check_task_name, is_task_name, manifest_path, pointer_path
+from dinosaur_ad.store.records import TaskRecord, decode_record
+from dinosaur_ad.store.versions import Pointer
+
+_Result = TypeVar("_Result")
+
+
+class TaskReader:
+    """The half of a store that changes nothing.
+
+    ``header`` is what the owner of the store wants to know about all of it (which encoder, which preset).
+    """
+
+    def __init__(self, files: Disk | Memory, header: dict[str, Any]) -> None:
+        self.header = header
+        self._files = files
+        # Files are read once: a pointer again when its stamp has changed, a record when its pointer was read again.
+        self._known: dict[str, tuple[Hashable, Pointer]] = {}
+        self._records: dict[str, tuple[Pointer, TaskRecord]] = {}
+
+    def names(self) -> list[str]:
+        """Return the tasks in the order in which they were learned; no bank is read.
+
+        A task whose pointer is damaged is not hidden but comes last; :meth:`record` says what is wrong.
+        """
+        found = self._pointers().items()
+        order = {name: each.current.ordinal if each else math.inf for name, each in found if not each or each.exists}
+        return sorted(order, key=lambda name: (order[name], name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def record(self, name: str) -> TaskRecord:
+        """Return the newest version of a task, without its arrays; costs one look at its pointer's stamp."""
+        return self._steadily(name, self._record)
+
+    def arrays(self, task: str | TaskRecord, file: str) -> dict[str, Array]:
+        """Return read-only arrays of one file of a task; those of a :class:`Store` are read only when used.
+
+        Given a record, they are the arrays of just that version, so that they fit its manifest.
+        """
+        if isinstance(task, str):
+            return self._steadily(task, lambda name, pointer: self.arrays(self._record(name, pointer), file))
+        try:
+            return self._arrays(task, file)
+        finally:  # whether it could be read or not: its folder may be gone, or be that of a task learned anew
+            self._refuse_outdated(task)
+
+    def bytes(self, name: str | None = None) -> int:
+        """Return the size of the array files of one task, or of all, in their current version."""
+        names = self.names() if name is None else [name]
+        return sum(info.bytes for each in names for info in self.record(each).files.values())
+
+    def verify(self, name: str) -> None:
+        """Read all that a task has and compare it with its hashes; a StoreError names what differs."""
+        self._steadily(name, self._verify)
+
+    def stamp(self) -> Hashable:
+        """Return what differs after any change by anyone, without reading a file."""
+        stamps = ((name, self._files.stamp(pointer_path(name))) for name in self._folders())
+        return tuple(pair for pair in stamps if pair[1] is not None)
+
+    def _folders(self) -> list[str]:
+        try:
+            return [name for name in self._files.children(TASKS) if is_task_name(name)]
+        except OSError as error:
+            raise StoreError(
+                f"The store {self._files} cannot be listed ({error.strerror}): check its permissions."
+            ) from error
+
+    def _pointers(self) -> dict[str, Pointer | None]:
+        """Return the pointers of the tasks that are there or were; None stands for a damaged one."""
+        pointers: dict[str, Pointer | None] = {}
+        for name in self._folders():
+            try:
+                pointers[name] = self._pointer(name)
+            except StoreError:
+                pointers[name] = None
+        return {name: pointer for name, pointer in pointers.items() if pointer is None or pointer.versions}
+
+    def _pointer(self, name: str) -> Pointer:
+        """Return the pointer of a task, an empty one if it has none."""
+        path = pointer_path(name)
+        stamp = self._files.stamp(path)
+        if stamp is None:
+            return Pointer()
+        known = self._known.get(name)
+        if known is None or known[0] != stamp:
+            pointer = Pointer()
+            with self._reading(path, remedy="or remove its folder"), suppress(FileNotFoundError):  # removed just now
+                pointer = Pointer.decode(self._files.read(path))
+            known = self._known[name] = (stamp, pointer)
+        return known[1]
+
+    def _existing(self, name: str) -> Pointer:
+        """Return the pointer of a task that is there."""
+        pointer = self._pointer(check_task_name(name))
+        if pointer.exists:
+            return pointer
+        if pointer.versions:
+            hint = "it was forgotten, and undo brings it back"
+        elif nearest := difflib.get_close_matches(name, self.names(), n=3, cutoff=0):
+            hint = f"the nearest names are {', '.join(nearest)}"
+        else:
+            hint = "no task has been learned yet"
+        raise InputError(f"There is no task {name!r} in the store {self._files}: {hint}.")
+
+    def _steadily(self, name: str, read: Callable[[str, Pointer], _Result]) -> _Result:
+        """Read the current version; if that fails because a writer has moved on, read the new one."""
+        while True:
+            pointer = self._existing(name)
+            try:
+                return read(name, pointer)
+            except StoreError:
+                if self._existing(name) == pointer:
+                    raise
+
+    def _record(self, name: str, pointer: Pointer) -> TaskRecord:
+        known = self._records.get(name)
+        if known is None or known[0] is not pointer:
+            known = self._records[name] = (pointer, self._read_record(name, pointer))
+        return known[1]
+
+    def _read_record(self, name: str, pointer: Pointer) -> TaskRecord:
+        path = manifest_path(name, pointer.current.version)
+        with self._reading(path):
+            return decode_record(name, pointer, self._files.read(path))
+
+    def _arrays(self, record: TaskRecord, file: str) -> dict[str, Array]:
+        if file not in record.files:
+            raise StoreError(f"Task {record.name!r} has no file {file!r}; it has {', '.join(record.files)}.")
+        path = array_path(record.name, record.version, file)
+        with self._reading(path):
+            buffer = self._files.view(path)
+            if buffer.size != record.files[file].bytes:
+                raise ValueError(f"it has {buffer.size} bytes instead of {record.files[file].bytes}")
+            return decode_arrays(buffer)
+
+    def _verify(self, name: str, pointer: Pointer) -> None:
+        record = self._read_record(name, pointer)  # not the one in memory, which the disk may no longer hold
+        for file, info in record.files.items():
+            path = array_path(name, record.version, file)
+            with self._reading(path):
+                if self._files.sha256(path) != info.sha256:
+                    raise ValueError("its sha256 is not the recorded one")
+            self._arrays(record, file)
+
+    def _refuse_outdated(self, record: TaskRecord) -> None:
+        if record.id not in {state.sha256 for state in self._pointer(record.name).states}:
+            raise StoreError(
+                f"Version {record.version} of task {record.name!r} is no longer in the store {self._files}: "
+                "read the record of the task again."
+            )
+
+    @contextmanager
+    def _reading(self, path: str, remedy: str = "or undo or forget the task") -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"The file {path} of the store {self._files} cannot be used ({reason(error)}): "
+                f"restore it from a backup, {remedy}; the other tasks are not affected."
+            ) from error

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from cli_helpers import assert_refused, make_defect
+from PIL import Image
+
+from dinosaur_ad.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def edit_store(store: Path, change: dict[str, object]) -> None:
+    document = json.loads((store / "store.json").read_text())
+    document["header"]["encoder"] |= change.pop("encoder", {})
+    (store / "store.json").write_text(json.dumps(document | change))
+
+
+def test_a_line_per_image_and_a_summary(capsys: Capture, store: Path, normals: Path, defect: Path) -> None:
+    assert main(["inspect", str(normals / "001.png"), str(defect), "--store", str(store)]) == 0
+    out, err = capsys.readouterr()
+    good, bad = out.splitlines()
+    pattern = r"(\w+) +(\w+) +([\d.]+) / ([\d.]+)  p ([\d.]+)  (.+)"
+    assert re.fullmatch(pattern, good).group(1, 2, 6) == ("normal", "screw", str(normals / "001.png"))
+    assert re.fullmatch(pattern, bad).group(1, 2, 6) == ("anomalous", "screw", str(defect))
+    assert good.index("/") == bad.index("/")
+    announced, summary = err.splitlines()
+    assert announced.startswith("encoder: three random DINOv2 blocks")
+    assert re.fullmatch(r"2 images: 1 anomalous, 0 unreadable; \d+ ms an image", summary)
+
+
+def test_json_is_one_object_a_line_and_nothing_else(
+    capsys: Capture, store: Path, normals: Path, defect: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG")
+    images = [str(normals / "001.png"), str(tmp_path / "broken.png"), str(defect)]
+    assert main(["inspect", *images, "--store", str(store), "--json"]) == 3
+    out, err = capsys.readouterr()
+    good, broken, bad = (json.loads(line) for line in out.splitlines())
+    wanted = {"path", "task", "score", "p_value", "verdict", "threshold", "encoder", "ms", "worst", "asked"}
+    assert wanted | {"false_alarms"} <= good.keys()
+    assert [row["path"] for row in (good, broken, bad)] == images
+    assert (good["verdict"], bad["verdict"]) == ("normal", "anomalous")
+    assert broken.keys() == {"path", "error"}
+    assert "not an image" in broken["error"]
+    assert "3 images: 1 anomalous, 1 unreadable" in err
+
+
+def test_exit_codes(capsys: Capture, store: Path, normals: Path, defect: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.png").touch()
+    options = ["--store", str(store), "--exit-code"]
+    assert main(["inspect", str(normals / "001.png"), *options]) == 0
+    assert main(["inspect", str(defect), *options]) == 1
+    assert main(["inspect", str(defect), "--store", str(store)]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(defect), str(tmp_path / "empty.png"), *options]) == 3
+    assert "skipped: " in capsys.readouterr().err
+
+
+def test_a_lower_false_alarm_rate_raises_the_threshold(capsys: Capture, store: Path, normals: Path) -> None:
+    thresholds = []
+    for rate in ("0.2", "0.001"):
+        argv = ["inspect", str(normals / "001.png"), "--store", str(store), "--json", "--false-alarms", rate]
+        assert main(argv) == 0
+        thresholds.append(json.loads(capsys.readouterr().out)["threshold"])
+    assert thresholds[0] < thresholds[1]
+
+
+def test_a_named_task_is_the_only_one_asked(capsys: Capture, store: Path, normals: Path) -> None:
+    argv = ["inspect", str(normals / "001.png"), "--store", str(store), "--json", "--task", "washer"]
+    assert main(argv) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["task"], list(row["asked"])) == ("washer", ["washer"])
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_colour_only_on_a_terminal_and_without_no_color(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, store: Path, defect: Path, no_color: str
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["inspect", str(defect), "--store", str(store)]) == 0
+    assert ("\x1b[31manomalous" in capsys.readouterr().out) == (not no_color)
+
+
+def test_a_file_name_cannot_break_the_line(capsys: Capture, store: Path, normals: Path, tmp_path: Path) -> None:
+    strange = tmp_path / "a\nnormal\x1b[2J.png"
+    strange.write_bytes((normals / "001.png").read_bytes())
+    assert main(["inspect", str(strange), "--store", str(store)]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith("a\\nnormal\\x1b[2J.png\n")
+    assert out.count("\n") == 1
+
+
+def test_overlays_have_safe_names_of_their_own(
+    capsys: Capture, store: Path, normals: Path, defect: Path, tmp_path: Path
+) -> None:
+    twin = make_defect(normals / "001.png", tmp_path / "defect.jpg")
+    odd = make_defect(normals / "001.png", tmp_path / "..a b:ü.png")
+    folder = tmp_path / "overlays"
+    assert main(["inspect", str(defect), str(twin), str(odd), "--store", str(store), "--overlays", str(folder)]) == 0
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["a_b_ü.overlay.png", "defect-2.overlay.png", "defect.overlay.png"]
+    for name in names:
+        Image.open(folder / name).verify()
+
+
+def test_an_overlay_never_replaces_an_inspected_image(
+    capsys: Capture, store: Path, defect: Path, tmp_path: Path
+) -> None:
+    content = defect.read_bytes()
+    for name in ("part.png", "part.overlay.png"):
+        (tmp_path / name).write_bytes(content)
+    argv = ["inspect", str(tmp_path / "part.png"), str(tmp_path / "part.overlay.png"), "--store", str(store)]
+    assert main([*argv, "--overlays", str(tmp_path)]) == 0
+    assert (tmp_path / "part.overlay.png").read_bytes() == content
+    assert (tmp_path / "part-2.overlay.png").exists()
+
+
+def test_a_place_for_overlays_that_cannot_be_written_gets_a_sentence(
+    capsys: Capture, store: Path, defect: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["inspect", str(defect), "--store", str(store), "--overlays", str(tmp_path / "file" / "sub")]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("dinosaur: '")
+    assert "could not be read or written (Not a directory)" in last
+
+
+def test_bad_requests_are_refused(capsys: Capture, store: Path, defect: Path) -> None:
+    inspect = ["inspect", str(defect), "--store", str(store)]
+    assert_refused(capsys, [*inspect, "--task", "scrw"], "the nearest names are screw", store)
+    assert_refused(capsys, [*inspect, "--false-alarms", "2"], "must lie between 0 and 1", store)
+    assert_refused(capsys, [*inspect, "--threads", "0"], "threads must be at least 1", store)
+    assert_refused(capsys, ["inspect", "gone-*.png", "--store", str(store)], "matches no images", store)
+
+
+def test_a_store_with_nothing_left_is_refused(capsys: Capture, store: Path, defect: Path) -> None:
+    for name in ("screw", "washer"):
+        assert main(["forget", name, "--store", str(store)]) == 0
+    assert_refused(capsys, ["inspect", str(defect), "--store", str(store)], "no task has been taught", store)
+
+
+def test_other_weights_than_those_of_the_store_are_refused(capsys: Capture, store: Path, defect: Path) -> None:
+    edit_store(store, {"encoder": {"fingerprint": "0123456789abcdef"}})
+    assert_refused(
+        capsys, ["inspect", str(defect), "--store", str(store)], "with other weights of 'tiny-dinov2'", store
+    )
+
+
+def test_an_encoder_that_is_not_known_is_refused(capsys: Capture, store: Path, defect: Path) -> None:
+    edit_store(store, {"encoder": {"encoder": "dinov9"}})
+    assert_refused(capsys, ["inspect", str(defect), "--store", str(store)], "There is no encoder 'dinov9'", store)
+
+
+def test_a_newer_format_is_refused(capsys: Capture, store: Path, defect: Path) -> None:
+    edit_store(store, {"version": 99})
+    assert_refused(capsys, ["inspect", str(defect), "--store", str(store)], "written by a newer DINOSaur", store)
+
+
+@pytest.mark.parametrize("file", ["bank.safetensors", "prototype.safetensors", "manifest.json"])
+def test_a_broken_file_is_named(capsys: Capture, store: Path, defect: Path, file: str) -> None:
+    path = next(store.glob(f"tasks/screw/*/{file}"))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    sentence = f"The file {path.relative_to(store).as_posix()} of the store"
+    assert_refused(capsys, ["inspect", str(defect), "--store", str(store)], sentence, store)
+
+
+def test_a_folder_that_is_no_store_is_refused(capsys: Capture, normals: Path, defect: Path) -> None:
+    assert_refused(capsys, ["inspect", str(defect), "--store", str(normals)], "There is no store in", normals)

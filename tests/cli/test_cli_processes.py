@@ -1,0 +1,87 @@
+"""What only a process of its own can show: signals, pipes, neighbours, what is imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_helpers import NEW_STORE_ELSEWHERE, tree_hash
+
+from dinosaur_ad.store import Store
+
+COMMAND = (sys.executable, "-m", "dinosaur_ad.cli")
+LIMIT = 60
+
+
+def start(*argv: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, *argv], stdout=stdout, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends Ctrl-C in another way")
+def test_ctrl_c_while_learning_leaves_the_store_as_it_was(tmp_path: Path, normals: Path, store: Path) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    for index in range(4000):  # enough to be interrupted, and only names on disk
+        os.link(normals / "000.png", many / f"{index}.png")
+    before = tree_hash(store)
+    process = start("learn", "nut", str(many), "--store", str(store))
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("encoder: ")  # said once the first images are encoded
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, err) == (130, "dinosaur: interrupted; the store is unchanged\n")
+    assert tree_hash(store) == before
+    assert Store.open(store).names() == ["screw", "washer"]
+
+
+def test_two_processes_learn_into_one_new_store_at_once(tmp_path: Path, normals: Path, others: Path) -> None:
+    store = tmp_path / "new"
+    processes = [
+        start("learn", name, str(folder), "--store", str(store), "--threads", "1", *NEW_STORE_ELSEWHERE)
+        for name, folder in (("screw", normals), ("washer", others))
+    ]
+    outcomes = [(process.communicate(timeout=LIMIT)[1], process.returncode) for process in processes]
+    assert [code for _, code in outcomes] == [0, 0], outcomes
+    opened = Store.open(store)
+    assert sorted(opened.names()) == ["screw", "washer"]
+    for name in opened.names():
+        opened.verify(name)
+
+
+def test_a_reader_that_leaves_early_is_not_an_error(store: Path, normals: Path) -> None:
+    process = start("inspect", str(normals), "--store", str(store), "--json", "--threads", "1")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    err = process.stderr.read()
+    assert process.wait(LIMIT) == 141
+    assert err.count("\n") == 1  # the encoder's line, and neither a traceback nor a complaint at exit
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_an_output_that_is_full_gets_a_sentence(store: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = start("tasks", "--store", str(store), stdout=full.fileno())
+        _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 2
+    assert err == (
+        "dinosaur: A file or the output could not be read or written (No space left on device); "
+        "free some space and try again.\n"
+    )
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        "from dinosaur_ad.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'onnx', 'onnxruntime', 'PIL', 'torch', 'transformers', 'tqdm', 'safetensors'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stderr.strip()) == (0, "")

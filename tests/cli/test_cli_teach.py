@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import NEW_STORE, assert_refused, make_normals, tree_hash
+from PIL import Image
+
+import dinosaur_ad.detector
+from dinosaur_ad.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def listed(capsys: Capture, store: Path) -> dict[str, dict[str, object]]:
+    capsys.readouterr()
+    assert main(["tasks", "--store", str(store), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {row["name"]: row for row in rows}
+
+
+def test_learn_says_what_it_did_and_who_encoded(capsys: Capture, tmp_path: Path, normals: Path) -> None:
+    assert main(["learn", "screw", str(normals), "--store", str(tmp_path / "new"), *NEW_STORE]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("learned 'screw' from 24 images: 20 members a location, ")
+    assert "at 2.5% false alarms" in out
+    assert all(step in out for step in ("encode", "memory", "calibrate", "store"))
+    assert err == (
+        "encoder: three random DINOv2 blocks for tests: it has learned nothing (tiny-dinov2); "
+        "provider: CPUExecutionProvider; precision: float32; preset: tiny; seed: 0\n"
+    )
+
+
+def test_few_images_are_learned_with_a_warning(capsys: Capture, tmp_path: Path, normals: Path) -> None:
+    seven = [str(normals / f"{index:03d}.png") for index in range(7)]
+    assert main(["learn", "screw", *seven, "--store", str(tmp_path / "new"), *NEW_STORE]) == 0
+    assert "only 7 images: the threshold is extrapolated; 20 or more are recommended" in capsys.readouterr().err
+
+
+def test_a_quoted_glob_is_expanded(capsys: Capture, tmp_path: Path, normals: Path) -> None:
+    assert main(["learn", "screw", f"{normals}/00?.png", "--store", str(tmp_path / "new"), *NEW_STORE]) == 0
+    assert "from 10 images" in capsys.readouterr().out
+
+
+def test_images_of_different_sizes_are_learned_together(capsys: Capture, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for index, (height, width) in enumerate([(40, 70), (70, 40), (128, 128), (31, 31)]):
+        Image.fromarray(rng.integers(0, 255, (height, width, 3), np.uint8)).save(tmp_path / f"{index}.png")
+    assert main(["learn", "mixed", str(tmp_path), "--store", str(tmp_path / "new"), *NEW_STORE]) == 0
+    assert "from 4 images" in capsys.readouterr().out
+
+
+def test_a_bad_file_among_good_ones_is_reported_and_skipped(capsys: Capture, tmp_path: Path) -> None:
+    folder, store = make_normals(tmp_path / "images", 5), tmp_path / "new"
+    (folder / "empty.png").touch()
+    whole = (folder / "000.png").read_bytes()
+    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "text.png").write_text("not an image")
+    assert main(["learn", "screw", str(folder), "--store", str(store), *NEW_STORE]) == 3
+    out, err = capsys.readouterr()
+    assert "from 5 images" in out
+    skipped = [line for line in err.splitlines() if line.startswith("skipped: ")]
+    assert [name in line for name, line in zip(("cut", "empty", "text"), skipped, strict=True)] == [True] * 3
+    assert listed(capsys, store)["screw"]["images"] == 5
+
+
+def test_update_adds_images_and_undo_takes_them_back(capsys: Capture, tmp_path: Path, store: Path) -> None:
+    more = make_normals(tmp_path / "more", 6, pattern=2)
+    assert main(["update", "screw", str(more), "--store", str(store)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("updated 'screw' with 6 images, now 30: ")
+    assert "preset: tiny" in err
+    assert listed(capsys, store)["screw"]["images"] == 30
+    assert main(["undo", "screw", "--store", str(store)]) == 0
+    assert capsys.readouterr().out == "took back the last update of 'screw'\n"
+    assert listed(capsys, store)["screw"]["images"] == 24
+
+
+def test_forget_and_undo(capsys: Capture, store: Path) -> None:
+    assert main(["forget", "screw", "--store", str(store)]) == 0
+    assert list(listed(capsys, store)) == ["washer"]
+    assert main(["undo", "screw", "--store", str(store)]) == 0
+    assert list(listed(capsys, store)) == ["screw", "washer"]
+
+
+def test_replace_learns_a_task_anew(capsys: Capture, store: Path, others: Path) -> None:
+    assert main(["learn", "screw", str(others), "--store", str(store), "--replace"]) == 0
+    assert listed(capsys, store)["screw"]["images"] == 20
+
+
+def test_tasks_prints_a_table_without_an_encoder(capsys: Capture, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the encoder was loaded")
+
+    monkeypatch.setattr(dinosaur_ad.detector, "load_encoder", refuse)
+    assert main(["tasks", "--store", str(store), "--verify"]) == 0
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == ["name", "images", "members", "MB", "threshold", "learned", "last", "change"]
+    assert first.split()[:3] == ["screw", "24", "20"]
+    assert second.split()[:3] == ["washer", "20", "20"]
+    assert " learn 20" in first  # the last change and its date
+
+
+def test_the_threshold_listed_is_the_one_used(capsys: Capture, store: Path, normals: Path) -> None:
+    threshold = listed(capsys, store)["screw"]["threshold"]
+    assert main(["inspect", str(normals / "000.png"), "--store", str(store), "--task", "screw", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["threshold"] == threshold
+
+
+def test_a_damaged_task_is_reported_and_the_rest_are_listed(capsys: Capture, store: Path) -> None:
+    manifest = next(store.glob("tasks/screw/*/manifest.json"))
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    assert main(["tasks", "--store", str(store)]) == 2
+    out, err = capsys.readouterr()
+    assert "washer" in out
+    assert "screw" not in out
+    assert err.startswith("dinosaur: The file tasks/screw/")
+
+
+def test_verify_finds_a_flipped_bit_in_a_bank(capsys: Capture, store: Path) -> None:
+    bank = next(store.glob("tasks/screw/*/bank.safetensors"))
+    content = bytearray(bank.read_bytes())
+    content[-1] ^= 1
+    bank.write_bytes(content)
+    assert main(["tasks", "--store", str(store)]) == 0
+    assert main(["tasks", "--store", str(store), "--verify"]) == 2
+    assert "sha256" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["../screw", "a/b", "..", ".hidden", "", "screw."])
+def test_a_name_that_is_no_folder_name_is_refused(capsys: Capture, store: Path, normals: Path, name: str) -> None:
+    assert_refused(capsys, ["learn", name, str(normals), "--store", str(store)], "A task cannot be called", store)
+
+
+def test_a_name_taken_is_refused(capsys: Capture, store: Path, others: Path) -> None:
+    sentence = "There is a task 'screw' already; add images to it with update"
+    assert_refused(capsys, ["learn", "screw", str(others), "--store", str(store)], sentence, store)
+
+
+@pytest.mark.parametrize("verb", ["update", "forget", "undo"])
+def test_an_unknown_task_is_refused(capsys: Capture, store: Path, normals: Path, verb: str) -> None:
+    images = [str(normals)] if verb == "update" else []
+    assert_refused(capsys, [verb, "scrw", *images, "--store", str(store)], "'scrw'", store)
+
+
+@pytest.mark.parametrize("verb", ["update", "forget", "undo", "tasks", "inspect"])
+def test_a_store_that_is_not_there_is_not_made(capsys: Capture, tmp_path: Path, normals: Path, verb: str) -> None:
+    words = {"tasks": [], "inspect": [str(normals)], "update": ["screw", str(normals)]}.get(verb, ["screw"])
+    argv = [verb, *words, "--store", str(tmp_path / "nowhere")]
+    assert_refused(capsys, argv, "There is no store in", tmp_path)
+
+
+def test_a_folder_without_images_is_refused(capsys: Capture, tmp_path: Path, store: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert_refused(capsys, ["learn", "nut", str(tmp_path / "empty"), "--store", str(store)], "holds no images", store)
+
+
+def test_a_path_that_is_not_there_is_refused(capsys: Capture, store: Path, normals: Path) -> None:
+    argv = ["learn", "nut", str(normals), "typo.png", "--store", str(store)]
+    assert_refused(capsys, argv, "'typo.png' does not exist", store)
+
+
+def test_settings_of_another_store_are_refused(capsys: Capture, store: Path, normals: Path) -> None:
+    learn = ["learn", "nut", str(normals), "--store", str(store)]
+    assert_refused(capsys, [*learn, "--encoder", "tiny-dinov3"], "made with the encoder 'tiny-dinov2'", store)
+    assert_refused(capsys, [*learn, "--preset", "paper"], "made with the preset 'tiny'", store)
+    assert_refused(capsys, [*learn, "--seed", "7"], "made with the seed 0", store)
+    assert_refused(capsys, [*learn, "--preset", "best"], "choose one of: default, paper", store)
+
+
+def test_one_image_is_too_few(capsys: Capture, store: Path, normals: Path) -> None:
+    before = tree_hash(store)
+    assert main(["learn", "nut", str(normals / "000.png"), "--store", str(store)]) == 2
+    assert "Learning 'nut' needs at least 2 normal images" in capsys.readouterr().err
+    assert tree_hash(store) == before
+
+
+def test_nothing_but_bad_files_is_refused(capsys: Capture, tmp_path: Path, store: Path) -> None:
+    (tmp_path / "bad.png").write_text("not an image")
+    before = tree_hash(store)
+    assert main(["learn", "nut", str(tmp_path / "bad.png"), "--store", str(store)]) == 2
+    assert "None of the images for 'nut' could be used" in capsys.readouterr().err
+    assert tree_hash(store) == before

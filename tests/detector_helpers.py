@@ -1,0 +1,42 @@
+"""What several test folders share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dinosaur_ad.presets import DEFAULT, PAPER, Preset
+
+# The presets on an encoder of a few thousand random parameters: everything but the accuracy is the real thing.
+TINY: Preset = replace(DEFAULT, name="tiny", layers=(0, 1), size=70)
+TINY_PAPER: Preset = replace(PAPER, name="tiny-paper", size=70)
+
+
+def shared_folder(variable: str) -> Path:
+    """The folder an environment variable names; the test is skipped when it names none."""
+    folder = os.environ.get(variable)
+    if not folder:
+        pytest.skip(f"{variable} is not set: this test needs the real images or weights that it points to")
+    return Path(folder)
+
+
+
+def product(kind: int, count: int, seed: int = 0, size: int = 70) -> list[NDArray[np.uint8]]:
+    """Normal images of a made-up product: its own pattern, with a little noise and light."""
+    pattern = np.random.default_rng(1000 + kind).integers(40, 215, (size // 10, size // 10, 3))
+    base = np.kron(pattern, np.ones((10, 10, 1)))
+    rng = np.random.default_rng(seed)
+    gains = rng.uniform(0.95, 1.05, count)
+    return [np.clip(base * gain + rng.normal(0, 4, base.shape), 0, 255).astype(np.uint8) for gain in gains]
+
+
+def spoil(image: NDArray[np.uint8], row: int = 30, column: int = 40) -> NDArray[np.uint8]:
+    """The image with a defect: a small square of another material."""
+    spoiled = image.copy()
+    spoiled[row : row + 12, column : column + 12] = (250, 10, 240)
+    return spoiled
