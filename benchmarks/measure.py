@@ -22,7 +22,7 @@ class Timing:
 
     @property
     def fastest(self) -> float:
-        """The turn that was disturbed least; targets are judged by it, because other work on the machine is not ours."""
+        """The turn that was disturbed least; targets are judged by it: what else the machine does is not ours."""
         return min(self.seconds)
 
 

@@ -170,6 +170,21 @@ def test_unseen_normals_stay_below_the_threshold_at_about_the_rate_asked_for() -
     assert np.mean(flagged) <= 0.2
 
 
+def test_held_out_normals_set_the_threshold_and_nothing_else() -> None:
+    images = product(0, 30)
+    usual, apart = tiny(), tiny()
+    usual.learn("x", images)
+    noisy = [
+        np.clip(image + np.random.default_rng(k).normal(0, 25, image.shape), 0, 255) for k, image in enumerate(images)
+    ]
+    report = apart.learn("x", images, held_out=[image.astype(np.uint8) for image in noisy])
+    assert report.images == 30
+    np.testing.assert_array_equal(*(each.store.arrays("x", "bank")["vectors"] for each in (usual, apart)))
+    assert apart.threshold("x") > usual.threshold("x")
+    assert apart.tasks()[0].manifest["calibration"] == {"kind": "held-out", "scores": 30}
+    assert apart.learn("one", images[:1], held_out=images[1:9]).members == 1
+
+
 def test_update_accepts_what_was_wrongly_flagged() -> None:
     detector = tiny()
     detector.learn("x", product(0, 30))
@@ -255,7 +270,7 @@ def test_banks_are_loaded_within_the_byte_budget(tmp_path: Path, taught: Dinosau
     detector = Dinosaur.load(tmp_path / "copy", cache_bytes=one_bank + 1)
     assert [each.task for each in detector.inspect(images)] == ["product-0", "product-1", "product-2"]
     assert len(detector._banks) == 1
-    assert sum(bank.nbytes for bank in detector._banks.values()) <= one_bank
+    assert detector._banks.nbytes <= one_bank
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])

@@ -8,9 +8,7 @@ Every step is a function of :mod:`dinosaur_ad.core`; what is kept between calls 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.core.arrays import squared_norms
+from dinosaur_ad.bank import Bank, BankCache, Draft
 from dinosaur_ad.core.calibration import conformal_threshold, p_values, quantile_threshold
-from dinosaur_ad.core.coreset import coreset_size
 from dinosaur_ad.core.features import combine_blocks, describe
-from dinosaur_ad.core.memory import Memory, remember, unseen_distances
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.routing import prototype_distances, shortlist
-from dinosaur_ad.core.scoring import nearest_patch, patch_distances
+from dinosaur_ad.core.scoring import nearest_patch
 from dinosaur_ad.data.stream import Images, Labelled, batched, stream_images, timed
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder, prepare
 from dinosaur_ad.errors import InputError, StoreError
@@ -38,37 +34,8 @@ Pixels = NDArray[np.uint8]
 
 # Images encoded before their patches enter the memory: bounds what learning holds, whatever the number of images.
 LEARN_AT_ONCE = 1024
-# Normals scored unseen for a threshold; more would not move it noticeably, fewer would.
-CALIBRATION_IMAGES = 200
 # Images read, encoded and scored together by inspect.
 INSPECT_AT_ONCE = 16
-
-
-@dataclass
-class _Draft:
-    """A task while it is taught: everything that will be stored, growing block by block."""
-
-    candidates: Memory | None = None
-    members: int = 0
-    images: list[str] = field(default_factory=list)
-    prototype: NDArray[np.float64] | None = None
-    scores: list[float] = field(default_factory=list)
-    levels: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Bank:
-    """A task as it is used: float32 and ready for products."""
-
-    record: TaskRecord
-    memory: Memory
-    half_norm_HWM: Floats
-    scores: Floats
-    level: float
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.memory.vectors_HWMC.nbytes + self.half_norm_HWM.nbytes)
 
 
 class Dinosaur:
@@ -119,8 +86,7 @@ class Dinosaur:
         self._encoder_options = {"backend": backend, "threads": threads, "weights": weights}
         self._encoder: Encoder | None = None
         self.seed = int(header.get("seed", seed))
-        self._cache_bytes = cache_bytes
-        self._banks: OrderedDict[str, _Bank] = OrderedDict()
+        self._banks = BankCache(cache_bytes)
         self._routes: tuple[Any, list[str], Floats] | None = None
         if isinstance(encoder, Encoder):
             self._encoder = self._checked(encoder)
@@ -195,35 +161,28 @@ class Dinosaur:
         name: str,
         images: Images,
         *,
+        held_out: Images | None = None,
         replace: bool = False,
         progress: Callable[[int, int | None], None] | None = None,
     ) -> Learned:
         """Teach a new task from normal images. Nothing else changes, and nothing at all if it fails half way.
 
-        ``replace`` teaches a task of that name anew. ``progress`` is called with the images done and, if known, in all.
+        ``held_out`` are more normal images, for the threshold alone; without them some of ``images`` are held out in
+        turn. ``replace`` teaches a task of that name anew. ``progress`` is called with the images done and, if known,
+        in all.
         """
         check_task_name(name)
         if self._store:
             self._refuse_conflict(name, replace)
-        return self._teach(name, images, _Draft(), "learn", progress, replaces=replace)
+        draft = Draft(self.preset, self.seed, self.preset.calibration if held_out is None else "held-out")
+        return self._teach(name, images, draft, "learn", progress, replaces=replace, held_out=held_out)
 
     def update(
         self, name: str, images: Images, *, progress: Callable[[int, int | None], None] | None = None
     ) -> Learned:
         """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones."""
         record = self._existing(name)
-        bank, reserve = (self.store.arrays(record, file) for file in ("bank", "reserve"))
-        draft = _Draft(
-            Memory(
-                np.concatenate([bank["vectors"], reserve["vectors"]], axis=2).astype(np.float32),
-                np.concatenate([bank["source"], reserve["source"]], axis=2),
-            ),
-            bank["vectors"].shape[2],
-            list(record.manifest["images"]),
-            self.store.arrays(record, "prototype")["prototype"].astype(np.float64) * len(record.manifest["images"]),
-            [float(score) for score in bank["scores"]],
-            [float(level) for level in bank["levels"]],
-        )
+        draft = Draft.reopened(self.preset, self.seed, self.store, record)
         return self._teach(name, images, draft, "update", progress, replaces=record.id)
 
     def forget(self, name: str) -> None:
@@ -257,54 +216,58 @@ class Dinosaur:
         self,
         name: str,
         images: Images,
-        draft: _Draft,
+        draft: Draft,
         action: str,
         progress: Callable[[int, int | None], None] | None,
         replaces: bool | str,
+        held_out: Images | None = None,
     ) -> Learned:
-        before, seconds = len(draft.images), {"encode": 0.0, "memory": 0.0, "calibrate": 0.0, "store": 0.0}
+        before, encoding = len(draft.images), {"encode": 0.0}
         rejected: list[Rejected] = []
-        total, stream = stream_images(images)
-        for block in batched(self._features(stream, rejected, seconds, progress, total), LEARN_AT_ONCE):
-            names = [item[0] for item in block]
-            patches_NHWC, descriptor_NC = np.stack([item[1] for item in block]), np.stack([item[2] for item in block])
-            self._grow(draft, names, patches_NHWC, descriptor_NC, seconds)
+        for block in batched(self._features(images, rejected, encoding, progress), LEARN_AT_ONCE):
+            names = [label for label, _, _ in block]
+            patches_NHWC = np.stack([patches for _, patches, _ in block])
+            draft.grow(names, patches_NHWC, np.stack([descriptor for _, _, descriptor in block]))
         if len(draft.images) == before:
             raise InputError(
                 f"None of the images for '{name}' could be used"
                 + (f" (first: {rejected[0].reason})" if rejected else "")
                 + "; give at least 2 readable images of normal products."
             )
-        if len(draft.images) < 2:
+        if held_out is not None:
+            unseen = [patches for _, patches, _ in self._features(held_out, rejected, encoding, None)]
+            if not unseen:
+                raise InputError(f"None of the held-out images for '{name}' could be used; give readable normals.")
+            draft.calibrate(np.stack(unseen))
+        elif len(draft.images) < 2:
             raise InputError(
                 f"Learning '{name}' needs at least 2 normal images, because the threshold comes from normals that the "
                 f"memory has not seen, but there is {len(draft.images)}; 20 or more are recommended."
             )
-        started = time.perf_counter()
+        added, started = len(draft.images) - before, time.perf_counter()
+        manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in ("encoder", "fingerprint")}}
         with self.store.writer():  # from the last look at what is there to the writing, nobody else may change it
             self._refuse_conflict(name, replaces)
-            record = self._write(name, draft, action, len(draft.images) - before)
-        seconds["store"] = time.perf_counter() - started
+            record = self.store.put(name, draft.files(), manifest, action=action, note={"images": added})
         return Learned(
             task=name,
-            images=len(draft.images) - before,
+            images=added,
             total_images=len(draft.images),
             members=draft.members,
             bytes=sum(info.bytes for info in record.files.values()),
             rejected=tuple(rejected),
-            seconds=seconds,
+            seconds=encoding | draft.seconds | {"store": time.perf_counter() - started},
         )
 
     def _features(
         self,
-        stream: Iterator[Labelled],
+        images: Images,
         rejected: list[Rejected],
         seconds: dict[str, float],
         progress: Callable[[int, int | None], None] | None,
-        total: int | None,
     ) -> Iterator[tuple[str, Floats, Floats]]:
         """Name, patch features (H, W, C) and descriptor (C,) of every readable image."""
-        done = 0
+        done, (total, stream) = 0, stream_images(images)
         for group in batched(stream, 4 * self.encoder.batch_size):
             started = time.perf_counter()
             good = [(label, image) for label, image in group if not isinstance(image, InputError)]
@@ -328,75 +291,6 @@ class Dinosaur:
             for token in (cls_NC, patches_NHWC)
         )
         return patches_NHWC, describe(cls_NC, patches_NHWC, with_patches=preset.describe_patches)
-
-    def _grow(
-        self,
-        draft: _Draft,
-        names: list[str],
-        patches_NHWC: Floats,
-        descriptor_NC: Floats,
-        seconds: dict[str, float],
-    ) -> None:
-        """Let a draft see one more block of normal images."""
-        preset, started = self.preset, time.perf_counter()
-        known, total = draft.candidates, len(draft.images) + len(names)
-        source_N = np.arange(len(draft.images), total, dtype=np.int32)
-        draft.members = coreset_size(total, preset.ratio, preset.minimum)
-        keep = min(total, round(draft.members * (1 + preset.reserve)))
-        draft.candidates = remember(patches_NHWC, source_N, keep, known=known, seed=self.seed)
-        draft.members = min(draft.members, draft.candidates.members)
-        remembered = time.perf_counter()
-        if preset.calibration == "in-sample":
-            distance_NHW = patch_distances(
-                patches_NHWC, draft.candidates.first(draft.members).vectors_HWMC, preset.radius
-            )
-        elif total > 1:
-            distance_NHW = unseen_distances(
-                patches_NHWC,
-                draft.members,
-                preset.radius,
-                at_least=CALIBRATION_IMAGES,
-                known=known,
-                seed=self.seed,
-            )
-        else:
-            distance_NHW = np.empty((0, *patches_NHWC.shape[1:3]), np.float32)
-        if len(distance_NHW):
-            draft.scores += pool(distance_NHW, preset.top).tolist()
-            draft.levels += np.median(distance_NHW, axis=(1, 2)).tolist()
-        summed = descriptor_NC.sum(axis=0, dtype=np.float64)
-        draft.prototype = summed if draft.prototype is None else draft.prototype + summed
-        draft.images += names
-        seconds["memory"] += remembered - started
-        seconds["calibrate"] += time.perf_counter() - remembered
-
-    def _write(self, name: str, draft: _Draft, action: str, images: int) -> TaskRecord:
-        assert draft.candidates is not None
-        assert draft.prototype is not None
-        vectors_HWKC = draft.candidates.vectors_HWMC.astype(self.preset.precision)
-        source_HWK = draft.candidates.source_HWM.astype(np.int32)
-        members = draft.members
-        files = {
-            "bank": {
-                "vectors": np.ascontiguousarray(vectors_HWKC[:, :, :members]),
-                "source": np.ascontiguousarray(source_HWK[:, :, :members]),
-                "scores": np.asarray(draft.scores, np.float32),
-                "levels": np.asarray(draft.levels, np.float32),
-            },
-            "reserve": {
-                "vectors": np.ascontiguousarray(vectors_HWKC[:, :, members:]),
-                "source": np.ascontiguousarray(source_HWK[:, :, members:]),
-            },
-            "prototype": {"prototype": (draft.prototype / len(draft.images)).astype(np.float32)},
-        }
-        manifest: dict[str, Any] = {
-            "images": draft.images,
-            "members": members,
-            "calibration": {"kind": self.preset.calibration, "scores": len(draft.scores)},
-            "encoder": {key: self.encoder.info()[key] for key in ("encoder", "fingerprint")},
-            "preset": self.preset.name,
-        }
-        return self.store.put(name, files, manifest, action=action, note={"images": images})
 
     # --- inspecting ---
 
@@ -471,31 +365,10 @@ class Dinosaur:
         answers: list[dict[str, tuple[float, Floats]]] = [{} for _ in candidates]
         for name in dict.fromkeys(chain.from_iterable(candidates)):
             rows = [n for n, names in enumerate(candidates) if name in names]
-            bank = self._bank(name)
-            distance_NHW = patch_distances(
-                patches_NHWC[rows],
-                bank.memory.vectors_HWMC,
-                self.preset.radius,
-                half_norm_HWM=bank.half_norm_HWM,
-            )
+            distance_NHW = self._banks.get(self.store, name).distances(patches_NHWC[rows], self.preset.radius)
             for n, score, distance_HW in zip(rows, pool(distance_NHW, self.preset.top), distance_NHW, strict=True):
                 answers[n][name] = (float(score), distance_HW)
         return answers
-
-    def _bank(self, name: str) -> _Bank:
-        """The bank of a task, from the cache or the store; the least recently used ones make room."""
-        record = self.store.record(name)
-        bank = self._banks.pop(name, None)
-        if bank is None or bank.record.id != record.id:
-            arrays = self.store.arrays(record, "bank")
-            vectors = np.asarray(arrays["vectors"], np.float32)  # a view of the file when it is float32 already
-            half_norm = squared_norms(vectors) / 2
-            level = float(np.median(arrays["levels"]))
-            bank = _Bank(record, Memory(vectors, arrays["source"]), half_norm, np.asarray(arrays["scores"]), level)
-        self._banks[name] = bank
-        while len(self._banks) > 1 and sum(each.nbytes for each in self._banks.values()) > self._cache_bytes:
-            self._banks.popitem(last=False)
-        return bank
 
     def _judge(
         self,
@@ -509,7 +382,7 @@ class Dinosaur:
         """The verdict of the bank that found the image most normal."""
         task = min(asked, key=lambda name: asked[name][0])
         score, distance_HW = asked[task]
-        bank = self._bank(task)
+        bank = self._banks.get(self.store, task)
         threshold = self._threshold(bank.scores, false_alarms)
         return Inspection(
             path=label,
@@ -554,7 +427,7 @@ def _tokens(tokens: Any) -> tuple[Floats, Floats]:
 
 
 def _worst_patch(
-    patches_HWC: Floats, distance_HW: Floats, bank: _Bank, radius: int, shape: tuple[int, ...]
+    patches_HWC: Floats, distance_HW: Floats, bank: Bank, radius: int, shape: tuple[int, ...]
 ) -> WorstPatch:
     rows, columns = distance_HW.shape
     row, column = divmod(int(np.argmax(distance_HW)), columns)

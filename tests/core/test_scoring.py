@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dinosaur_ad.core import scoring
 from dinosaur_ad.core.arrays import squared_norms
 from dinosaur_ad.core.scoring import WORK_BYTES, nearest_patch, patch_distances
 
@@ -33,10 +34,18 @@ def distances(backend: Backend, tokens: Floats, bank: Floats, radius: int, **opt
 
 
 @examples
-@given(scene=scenes(), work_bytes=st.sampled_from([1, 300, 5000, WORK_BYTES]))
-def test_distances_equal_the_definition(backend: Backend, scene: tuple[Floats, Floats, int], work_bytes: int) -> None:
+@given(
+    scene=scenes(),
+    work_bytes=st.sampled_from([1, 300, 5000, WORK_BYTES]),
+    quiet_product=st.sampled_from([1, 30, scoring.QUIET_PRODUCT]),
+)
+def test_distances_equal_the_definition(
+    backend: Backend, scene: tuple[Floats, Floats, int], work_bytes: int, quiet_product: int
+) -> None:
     tokens, bank, radius = scene
-    result = distances(backend, tokens, bank, radius, work_bytes=work_bytes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "QUIET_PRODUCT", quiet_product)
+        result = distances(backend, tokens, bank, radius, work_bytes=work_bytes)
     assert result.dtype == tokens.dtype
     np.testing.assert_allclose(result, naive_distances(tokens, bank, radius), rtol=1e-6)
 

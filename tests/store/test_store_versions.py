@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from store_helpers import contents, teach, value_of
 
@@ -116,6 +116,7 @@ def test_an_unchanged_record_is_not_read_again_and_a_changed_one_is(tasks: TaskS
 
 
 @given(st.lists(st.sampled_from(["put", "drop", "undo"]), max_size=20))
+@example(["put"] * (KEEP + 2))
 def test_undo_takes_back_exactly_the_last_change(changes: list[str]) -> None:
     pointer, before, used = Pointer(), [], []
     for change in changes:

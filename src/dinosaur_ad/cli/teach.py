@@ -45,6 +45,12 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("--encoder", metavar="NAME", help="encoder of a new store; see: dinosaur weights list")
     parser.add_argument("--seed", metavar="N", type=int, help="seed of a new store (default: 0)")
     parser.add_argument("--replace", action="store_true", help="learn a task of that name anew")
+    parser.add_argument(
+        "--held-out",
+        metavar="IMAGES",
+        nargs="+",
+        help="more normal images, for the threshold alone (default: some of IMAGES are held out in turn)",
+    )
 
     parser = add_verb(verbs, "update", update, "Add normal images to a task. Those it has learned are not needed.")
     parser.add_argument("name", metavar="NAME", help="the task")
@@ -82,7 +88,13 @@ def learn(arguments: argparse.Namespace) -> int:
             "leave the seed out, or start a new store."
         )
     with _interruptible(arguments), Progress(detector) as progress:
-        learned = detector.learn(arguments.name, arguments.images, replace=arguments.replace, progress=progress)
+        learned = detector.learn(
+            arguments.name,
+            arguments.images,
+            held_out=arguments.held_out,
+            replace=arguments.replace,
+            progress=progress,
+        )
     return _report(detector, learned, f"learned '{learned.task}' from {learned.images} images")
 
 

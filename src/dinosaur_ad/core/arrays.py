@@ -20,6 +20,11 @@ def device_of(array: Array) -> Any:
     return array_api_compat.device(array)
 
 
+def is_numpy(array: Array) -> bool:
+    """Whether the array is NumPy's, for the few places where its speed needs another form of the same computation."""
+    return bool(array_api_compat.is_numpy_array(array))
+
+
 def like(values: Any, array: Array, dtype: Any = None) -> Array:
     """``values`` as an array of the library and on the device of ``array``."""
     return namespace(array).asarray(values, dtype=dtype, device=device_of(array))

@@ -1,8 +1,8 @@
 """Eq. 6-7: how far each patch is from everything normal that was seen near its place.
 
 Patch ``(i, j)`` is compared with the coresets of all locations within ``radius`` rows and columns. Turned around,
-the coreset of a location is compared with the patches around it: one small matrix product per location, which reads
-the bank once and computes no distance that is not needed. Each patch then keeps the best of what its neighbours
+the coreset of a location is compared with the patches around it: small matrix products per location, which read
+the bank once and compute no distance that is not needed. Each patch then keeps the best of what its neighbours
 found.
 """
 
@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dinosaur_ad.core.arrays import Array, device_of, namespace, squared_norms
+from dinosaur_ad.core.arrays import Array, device_of, is_numpy, namespace, squared_norms
 
 # Patches gathered and products held at a time; about a CPU's share of cache, and enough work for a GPU to chew on.
 WORK_BYTES = 8 * 2**20
+# Multiplications that BLAS does on the calling thread: OpenBLAS divides a product by 2**18 to see how many threads it
+# is worth, and rounds down.
+QUIET_PRODUCT = 2**19 - 1
 
 
 def patch_distances(
@@ -71,9 +74,7 @@ def _patch_distances(tokens_NHWC: Array, bank_HWMC: Array, half_norm_HWM: Array,
         )
         patches_hWPC = xp.reshape(around_hWSNC, (bottom - top, width, side**2 * images, channels))
         # |x - c|² = |x|² - 2 (x·c - |c|²/2): the nearest member is the one with the largest bracket.
-        products_hWPM = (
-            patches_hWPC @ xp.matrix_transpose(bank_HWMC[top:bottom]) - half_norm_HWM[top:bottom, :, None, :]
-        )
+        products_hWPM = _products(patches_hWPC, bank_HWMC[top:bottom]) - half_norm_HWM[top:bottom, :, None, :]
         found_hWSN = xp.reshape(xp.max(products_hWPM, axis=-1), (bottom - top, width, side**2, images))
         for shift in range(side**2):
             down, right = shift // side - radius, shift % side - radius
@@ -87,6 +88,24 @@ def _patch_distances(tokens_NHWC: Array, bank_HWMC: Array, half_norm_HWM: Array,
                 )
     squared_NHW = squared_norms(tokens_NHWC) - 2 * xp.permute_dims(best_HWN, (2, 0, 1))
     return xp.sqrt(xp.maximum(squared_NHW, xp.zeros_like(squared_NHW)))
+
+
+def _products(patches_hWPC: Array, bank_hWMC: Array) -> Array:
+    """Products ``(h, W, P, M)`` of each location's patches with its coreset.
+
+    NumPy's BLAS wakes its threads for every product above a certain size, however short, and waits for them: on a busy
+    machine that takes ten times as long as the product. So NumPy gets the patches in groups that stay below it.
+    """
+    xp = namespace(patches_hWPC)
+    bank_hWCM = xp.matrix_transpose(bank_hWMC)
+    if not is_numpy(patches_hWPC):
+        return patches_hWPC @ bank_hWCM
+    rows, width, patches, channels = patches_hWPC.shape
+    members = bank_hWMC.shape[2]
+    most = max(1, QUIET_PRODUCT // (members * channels))
+    group = max(size for size in range(1, min(most, patches) + 1) if patches % size == 0)
+    grouped = xp.reshape(patches_hWPC, (rows, width, patches // group, group, channels))
+    return xp.reshape(grouped @ bank_hWCM[:, :, None], (rows, width, patches, members))
 
 
 class NearestPatch(NamedTuple):
