@@ -1,4 +1,4 @@
-"""DINOSaur: teach a product from normal images, inspect anything, correct, forget. The whole product in one file.
+"""DINOSaur: teach a product from normal images, inspect anything, correct, forget. The product in one file.
 
     image -> tokens -> route -> patch distances -> score -> verdict
 
@@ -23,7 +23,7 @@ from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.routing import prototype_distances, shortlist
 from dinosaur_ad.core.scoring import nearest_patch
 from dinosaur_ad.data.stream import Images, Labelled, batched, stream_images, timed
-from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder, prepare
+from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, Tokens, load_encoder, prepare
 from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
 from dinosaur_ad.presets import Preset, get_preset
@@ -273,22 +273,19 @@ class Dinosaur:
             good = [(label, image) for label, image in group if not isinstance(image, InputError)]
             rejected += [Rejected(label, str(image)) for label, image in group if isinstance(image, InputError)]
             if good:
-                patches, descriptors = self._encode([image for _, image in good])
+                patches, descriptors = self._combine(self.encoder.encode([image for _, image in good]))
                 seconds["encode"] += time.perf_counter() - started
                 yield from zip((label for label, _ in good), patches, descriptors, strict=True)
             done += len(group)
             if progress:
                 progress(done, total)
 
-    def _encode(self, images: Sequence[Pixels]) -> tuple[Floats, Floats]:
+    def _combine(self, tokens: Tokens) -> tuple[Floats, Floats]:
         """Patch features (N, H, W, C) and routing descriptors (N, C') as the preset wants them."""
-        return self._combine(*_tokens(self.encoder.encode(images)))
-
-    def _combine(self, cls_NC: Floats, patches_NHWC: Floats) -> tuple[Floats, Floats]:
         preset = self.preset
         cls_NC, patches_NHWC = (
             combine_blocks(token, len(preset.layers), normalise=preset.normalise, average=preset.average)
-            for token in (cls_NC, patches_NHWC)
+            for token in (tokens.cls, tokens.patches)
         )
         return patches_NHWC, describe(cls_NC, patches_NHWC, with_patches=preset.describe_patches)
 
@@ -332,7 +329,7 @@ class Dinosaur:
             clock = [time.perf_counter()]
             pixels = prepare([image for _, image, _ in good], self.encoder.size)
             clock.append(time.perf_counter())
-            patches_NHWC, descriptor_NC = self._combine(*_tokens(self.encoder.encode_prepared(pixels)))
+            patches_NHWC, descriptor_NC = self._combine(self.encoder.encode_prepared(pixels))
             clock.append(time.perf_counter())
             candidates = [[task]] * len(good) if task else self._route(descriptor_NC)
             clock.append(time.perf_counter())
@@ -351,10 +348,8 @@ class Dinosaur:
         """Per image, the names of the tasks worth asking."""
         stamp = self.store.stamp()
         if self._routes is None or self._routes[0] != stamp:
-            names, prototypes = [], []
-            for name in self.store.names():
-                names.append(name)
-                prototypes.append(np.asarray(self.store.arrays(name, "prototype")["prototype"]))
+            names = self.store.names()
+            prototypes = [self.store.arrays(name, "prototype")["prototype"] for name in names]
             self._routes = (stamp, names, np.stack(prototypes))
         _, names, prototype_TC = self._routes
         distance_NT = prototype_distances(descriptor_NC, prototype_TC)
@@ -420,10 +415,6 @@ class Dinosaur:
         """Open an existing store; changes go to it at once."""
         Store.open(path)
         return cls(path, **options)
-
-
-def _tokens(tokens: Any) -> tuple[Floats, Floats]:
-    return tokens.cls, tokens.patches
 
 
 def _worst_patch(
