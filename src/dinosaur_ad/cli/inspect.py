@@ -81,7 +81,9 @@ def inspect(arguments: argparse.Namespace) -> int:
             progress.update(done)
     inspected = len(paths) - unreadable
     speed = f"; {milliseconds / inspected:.0f} ms an image" if inspected else ""
-    say(f"{len(paths)} images: {anomalous} anomalous, {unreadable} unreadable{speed}")
+    say(
+        f"{len(paths)} {'image' if len(paths) == 1 else 'images'}: {anomalous} anomalous, {unreadable} unreadable{speed}"
+    )
     if unreadable:
         return EXIT_UNREADABLE
     return EXIT_ANOMALOUS if anomalous and arguments.exit_code else EXIT_OK
