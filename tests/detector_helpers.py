@@ -25,7 +25,6 @@ def shared_folder(variable: str) -> Path:
     return Path(folder)
 
 
-
 def product(kind: int, count: int, seed: int = 0, size: int = 70) -> list[NDArray[np.uint8]]:
     """Normal images of a made-up product: its own pattern, with a little noise and light."""
     pattern = np.random.default_rng(1000 + kind).integers(40, 215, (size // 10, size // 10, 3))

@@ -63,9 +63,9 @@ QUICK = {"train": 20, "test_normal": 6, "test_per_kind": 1, "products": ("fabric
 NOTES = (
     "The products are drawn by a program, not photographed. They show that the machinery works; they do not say how "
     "well it works on your parts. Real defects can be fainter, and real lighting drifts more.",
-    "One seed, one order of products, and few test images of each. Other test images of the same product have moved its "
-    "AUROC by 0.05, so differences of that size between products or settings mean nothing here; the intervals above say "
-    "how much of a share is chance.",
+    "One seed, one order of products, and few test images of each. Other test images of the same product have moved "
+    "its AUROC by 0.05, so differences of that size between products or settings mean nothing here; the intervals "
+    "above say how much of a share is chance.",
     "Forgetting is small by construction: every product has its own memory, and learning another does not touch it. "
     "What could suffer is the choice of the memory, and the matrix includes that choice.",
     "AUROC says how well scores rank defects above normals. What a line feels is false alarms and missed defects at "

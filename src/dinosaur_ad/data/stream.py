@@ -29,7 +29,8 @@ def stream_images(images: Images) -> tuple[int | None, Iterator[Labelled]]:
     (1, ['image-000000'])
     """
     one = isinstance(images, str | Path) or (isinstance(images, np.ndarray) and images.shape[2:] in ((), (3,)))
-    rest: Iterator[str | Path | Pixels] = iter([images] if one else images)  # type: ignore[arg-type, list-item]
+    given: Iterable[str | Path | Pixels] = [images] if one else images  # type: ignore[list-item, assignment]
+    rest = iter(given)
     first = next(rest, None)
     if first is None:
         raise InputError("Expected at least one image, got none.")
@@ -37,7 +38,7 @@ def stream_images(images: Images) -> tuple[int | None, Iterator[Labelled]]:
     if isinstance(first, str | Path):
         paths = find_images(items)  # type: ignore[arg-type]
         return len(paths), ((str(path), image) for path, image in read_many(paths))
-    count = len(images) if isinstance(images, Sequence | np.ndarray) else None
+    count = len(given) if isinstance(given, Sequence | np.ndarray) else None
     return count, ((f"image-{index:06d}", image) for index, image in enumerate(items))  # type: ignore[misc]
 
 
