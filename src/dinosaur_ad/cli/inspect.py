@@ -81,9 +81,8 @@ def inspect(arguments: argparse.Namespace) -> int:
             progress.update(done)
     inspected = len(paths) - unreadable
     speed = f"; {milliseconds / inspected:.0f} ms an image" if inspected else ""
-    say(
-        f"{len(paths)} {'image' if len(paths) == 1 else 'images'}: {anomalous} anomalous, {unreadable} unreadable{speed}"
-    )
+    count = "1 image" if len(paths) == 1 else f"{len(paths)} images"
+    say(f"{count}: {anomalous} anomalous, {unreadable} unreadable{speed}")
     if unreadable:
         return EXIT_UNREADABLE
     return EXIT_ANOMALOUS if anomalous and arguments.exit_code else EXIT_OK
