@@ -87,6 +87,8 @@ class Draft:
                     self.members,
                     preset.radius,
                     at_least=CALIBRATION_IMAGES,
+                    # A fifth less hardly thins a large memory; a small one needs nearly all its images to be itself.
+                    parts=min(20, max(5, 2000 // total)),
                     known=known,
                     seed=self.seed,
                 )

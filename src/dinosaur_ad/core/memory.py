@@ -61,18 +61,25 @@ def remember(patches_NHWC: Array, source_N: Array, size: int, *, known: Memory |
 
 
 def unseen_distances(
-    patches_NHWC: Array, size: int, radius: int, *, at_least: int, known: Memory | None = None, seed: int = 0
+    patches_NHWC: Array,
+    size: int,
+    radius: int,
+    *,
+    at_least: int,
+    parts: int = 5,
+    known: Memory | None = None,
+    seed: int = 0,
 ) -> Array:
     """Patch distances ``(n, H, W)`` of ``n`` of the ``N`` images, each to a memory that has never seen it.
 
-    A fifth of the images at a time is held out, a memory of ``size`` is made of the rest and of what was ``known``
-    before, and the held-out ones are scored against it. That goes on until ``at_least`` images are scored, or all
-    are.
+    One of ``parts`` of the images at a time is held out, a memory of ``size`` is made of the rest and of what was
+    ``known`` before, and the held-out ones are scored against it. That goes on until ``at_least`` images are scored,
+    or all are. The more parts, the less the memory misses what was held out, and the longer it takes.
     """
     xp = namespace(patches_NHWC)
     images = patches_NHWC.shape[0]
     distances: list[Array] = []
-    for held_out in folds(images, 5, seed):
+    for held_out in folds(images, parts, seed):
         rest = like(np.setdiff1d(np.arange(images), held_out), patches_NHWC, xp.int64)
         memory = remember(patches_NHWC[rest], rest, size, known=known, seed=seed)
         distances.append(patch_distances(patches_NHWC[held_out], memory.vectors_HWMC, radius))
