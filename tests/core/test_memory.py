@@ -115,11 +115,12 @@ def unlike_images(images: int) -> Floats:
     return patches
 
 
+@pytest.mark.parametrize("parts", [2, 5, 10])
 @pytest.mark.parametrize("images", [2, 7, 20])
-def test_no_image_is_compared_with_itself(backend: Backend, images: int) -> None:
+def test_no_image_is_compared_with_itself(backend: Backend, images: int, parts: int) -> None:
     patches = unlike_images(images)
     own = patch_distances(backend.array(patches), taught(backend, patches, 0, images).vectors_HWMC, 1)
-    unseen = unseen_distances(backend.array(patches), images, 1, at_least=images)
+    unseen = unseen_distances(backend.array(patches), images, 1, at_least=images, parts=parts)
     assert backend.back(own).max() < 0.1
     assert unseen.shape == (images, 3, 3)
     assert np.all(backend.back(unseen).max(axis=(1, 2)) > 9)
