@@ -80,6 +80,12 @@ class Section:
         """As a JSON object."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Section:
+        """The section that :meth:`to_json` gave."""
+        tables = [Table(**table) for table in document["tables"]]
+        return cls(document["title"], tables, [Target(**target) for target in document["targets"]])
+
     def to_markdown(self) -> str:
         """As a section of a Markdown page."""
         parts = [f"## {self.title}"]

@@ -129,7 +129,7 @@ def run(arguments: argparse.Namespace) -> None:
             done.append(future.result())
             cell = done[-1]
             print(
-                f"{len(done)}/{len(cells)} {cell['scenario']} | {cell['step']}: {_mean(cell, 'auroc'):.4f}",
+                f"{cell['scenario']} | {cell['step']}: {_mean(cell, 'auroc'):.4f}",
                 file=sys.stderr,
             )
             done.sort(key=lambda each: (SCENARIOS.index(each["scenario"]), list(steps()).index(each["step"])))

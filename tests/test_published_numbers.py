@@ -27,6 +27,7 @@ def block(page: Path, command: str) -> str:
     ("page", "command"),
     [
         ("docs/presets.md", "python -m benchmarks.real_images table results/real_images.json"),
+        ("docs/speed.md", "python -m benchmarks --show benchmarks/results/amd-epyc-2-cores.json"),
         ("README.md", "python -m benchmarks.real_images table results/real_images.json --steps paper;default"),
     ],
 )

