@@ -160,7 +160,9 @@ def table(arguments: argparse.Namespace) -> None:
     names = list(dict.fromkeys(scenario for scenario, _ in cells))
     keys = ("description", "backend", "provider", "precision", "seed")
     for made_by in sorted({tuple(str(cell["info"][key]) for key in keys) for cell in cells.values()}):
-        print("; ".join(f"{key} {value}" for key, value in zip(keys, made_by, strict=True)))
+        count = sum(tuple(str(cell["info"][key]) for key in keys) == made_by for cell in cells.values())
+        description, backend, provider, precision, seed = made_by
+        print(f"- {count} cells: {description}; {backend} on {provider}, {precision}, seed {seed}")
     for title, text in {
         "Mean image AUROC": lambda cell: f"{_mean(cell, 'auroc'):.3f}",
         "False alarms on unseen normals (2.5 % asked for) / recall": lambda cell: (
@@ -171,7 +173,7 @@ def table(arguments: argparse.Namespace) -> None:
         print(f"\n{title}\n\n| step | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
         for step in arguments.steps.split(";") if arguments.steps else steps():
             if any((name, step) in cells for name in names):
-                values = (text(cells[name, step]) if (name, step) in cells else "" for name in names)
+                values = (text(cells[name, step]) if (name, step) in cells else "–" for name in names)
                 print(f"| {step} | {' | '.join(values)} |")
 
 
