@@ -32,9 +32,9 @@ class Inspection:
     """What there is to say about one image.
 
     ``score`` above ``threshold`` is the verdict "anomalous"; ``p_value`` is how often a normal image of the task
-    would score as high; with n calibration normals it cannot be below 1 / (n + 1). ``map`` (H, W) holds patch distances on the scale of the score, ``normal_level`` their
-    usual value in normal images of the task. ``asked`` holds the score under every bank that was asked; the lowest
-    one named the task.
+    would score as high; with n calibration normals it cannot be below 1 / (n + 1). ``map`` (H, W) holds patch
+    distances on the scale of the score, ``normal_level`` their usual value in normal images of the task. ``asked``
+    holds the score under every bank that was asked; the lowest one named the task.
     """
 
     path: str
