@@ -156,7 +156,8 @@ def _mean(cell: dict[str, Any], key: str) -> float:
 def table(arguments: argparse.Namespace) -> None:
     """Print the stored result as Markdown: AUROC, then false alarms / recall, then routing."""
     document = json.loads(arguments.out.read_text())
-    cells = {(cell["scenario"], cell["step"]): cell for cell in document["cells"]}
+    wanted = arguments.steps.split(";") if arguments.steps else list(steps())
+    cells = {(cell["scenario"], cell["step"]): cell for cell in document["cells"] if cell["step"] in wanted}
     names = list(dict.fromkeys(scenario for scenario, _ in cells))
     keys = ("description", "backend", "provider", "precision", "seed")
     for made_by in sorted({tuple(str(cell["info"][key]) for key in keys) for cell in cells.values()}):
@@ -171,7 +172,7 @@ def table(arguments: argparse.Namespace) -> None:
         "Images that went to their own task's bank": lambda cell: f"{100 * _mean(cell, 'routed_right'):.0f} %",
     }.items():
         print(f"\n{title}\n\n| step | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
-        for step in arguments.steps.split(";") if arguments.steps else steps():
+        for step in wanted:
             if any((name, step) in cells for name in names):
                 values = (text(cells[name, step]) if (name, step) in cells else "–" for name in names)
                 print(f"| {step} | {' | '.join(values)} |")
