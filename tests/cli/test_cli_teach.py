@@ -103,6 +103,18 @@ def test_tasks_prints_a_table_without_an_encoder(capsys: Capture, store: Path, m
     assert " learn 20" in first  # the last change and its date
 
 
+def test_prune_frees_the_space_of_forgotten_tasks_and_of_nothing_else(capsys: Capture, store: Path) -> None:
+    assert main(["forget", "screw", "--store", str(store)]) == 0
+    assert (store / "tasks" / "screw").exists()  # undo would bring it back
+    capsys.readouterr()
+    assert main(["tasks", "--store", str(store), "--prune", "--verify"]) == 0
+    out, err = capsys.readouterr()
+    assert "removed for good: screw" in err
+    assert [line.split()[0] for line in out.splitlines()] == ["name", "washer"]
+    assert not (store / "tasks" / "screw").exists()
+    assert main(["undo", "screw", "--store", str(store)]) == 2
+
+
 def test_the_threshold_listed_is_the_one_used(capsys: Capture, store: Path, normals: Path) -> None:
     threshold = listed(capsys, store)["screw"]["threshold"]
     assert main(["inspect", str(normals / "000.png"), "--store", str(store), "--task", "screw", "--json"]) == 0

@@ -69,6 +69,7 @@ def add_parser(verbs: Subparsers) -> None:
     add_store(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--verify", action="store_true", help="read every file and compare it with its hash")
+    parser.add_argument("--prune", action="store_true", help="first remove forgotten tasks for good")
 
 
 def learn(arguments: argparse.Namespace) -> int:
@@ -128,6 +129,9 @@ def undo(arguments: argparse.Namespace) -> int:
 def tasks(arguments: argparse.Namespace) -> int:
     """List the tasks; a damaged one is reported and the rest are listed."""
     detector = open_store(arguments)
+    if arguments.prune:
+        removed = detector.store.prune()
+        say(f"removed for good: {', '.join(removed)}" if removed else "no forgotten task to remove")
     code, facts = EXIT_OK, []
     for name in detector.store.names():
         try:
