@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.core.arrays import squared_norms
+from dinosaur_ad.core.arrays import Array, like, namespace, squared_norms, to_numpy
+from dinosaur_ad.core.calibration import conformal_threshold, quantile_threshold
 from dinosaur_ad.core.coreset import coreset_size
 from dinosaur_ad.core.memory import Memory, remember, unseen_distances
 from dinosaur_ad.core.pooling import pool
@@ -62,12 +64,12 @@ class Draft:
             levels=bank["levels"].tolist(),
         )
 
-    def grow(self, names: list[str], patches_NHWC: Floats, descriptor_NC: Floats) -> None:
-        """See one more block of normal images."""
+    def grow(self, names: list[str], patches_NHWC: Array, descriptor_NC: Floats) -> None:
+        """See one more block of normal images; the patches may lie on a GPU, and the memory is then made there."""
         preset, known, started = self.preset, self.candidates, time.perf_counter()
         total = len(self.images) + len(names)
         members = coreset_size(total, preset.ratio, preset.minimum)
-        source_N = np.arange(len(self.images), total, dtype=np.int32)
+        source_N = like(np.arange(len(self.images), total), patches_NHWC, namespace(patches_NHWC).int32)
         keep = round(members * (1 + preset.reserve))
         self.candidates = remember(patches_NHWC, source_N, keep, known=known, seed=self.seed)
         # Without a reserve a memory may know fewer patches than the images it has seen would allow.
@@ -95,22 +97,22 @@ class Draft:
             )
         self.seconds["calibrate"] += time.perf_counter() - started
 
-    def calibrate(self, patches_NHWC: Floats) -> None:
+    def calibrate(self, patches_NHWC: Array) -> None:
         """Take normal images into the threshold, scored against the bank as it is."""
         assert self.candidates is not None
         bank_HWMC = self.candidates.first(self.members).vectors_HWMC
         self._take(patch_distances(patches_NHWC, bank_HWMC, self.preset.radius))
 
-    def _take(self, distance_NHW: Floats) -> None:
+    def _take(self, distance_NHW: Array) -> None:
         self.scores += pool(distance_NHW, self.preset.top).tolist()
-        self.levels += np.median(distance_NHW, axis=(1, 2)).tolist()
+        self.levels += np.median(to_numpy(distance_NHW), axis=(1, 2)).tolist()
 
     def files(self) -> dict[str, dict[str, NDArray[Any]]]:
         """The arrays to store, by file: what inspecting needs, what routing needs, what updating needs."""
         assert self.candidates is not None
         assert self.descriptor_sum is not None
-        vectors_HWKC = self.candidates.vectors_HWMC.astype(self.preset.precision)
-        source_HWK = self.candidates.source_HWM.astype(np.int32)
+        vectors_HWKC = to_numpy(self.candidates.vectors_HWMC).astype(self.preset.precision)
+        source_HWK = to_numpy(self.candidates.source_HWM).astype(np.int32)
         return {
             "bank": {
                 "vectors": np.ascontiguousarray(vectors_HWKC[:, :, : self.members]),
@@ -135,21 +137,32 @@ class Draft:
         }
 
 
+def alarm_threshold(preset: Preset, scores: Floats, false_alarms: float) -> float:
+    """The score above which an image is anomalous, from the ``scores`` a task's normals got when it was taught."""
+    rule = quantile_threshold if preset.calibration == "in-sample" else conformal_threshold
+    return rule(scores, false_alarms)
+
+
+def leave_there(array: NDArray[Any]) -> Array:
+    """The array as it is: where a bank lies unless it is told to lie elsewhere."""
+    return array
+
+
 @dataclass(frozen=True)
 class Bank:
     """A task as it is used: float32, with what its products need computed once."""
 
     record: TaskRecord
     memory: Memory
-    half_norm_HWM: Floats
+    half_norm_HWM: Array
     scores: Floats
     level: float
 
     @classmethod
-    def opened(cls, store: TaskStore, record: TaskRecord) -> Bank:
-        """A stored task, ready to be asked."""
+    def opened(cls, store: TaskStore, record: TaskRecord, put: Callable[[NDArray[Any]], Array] = leave_there) -> Bank:
+        """A stored task, ready to be asked; ``put`` moves its vectors to where images will come from (a GPU)."""
         arrays = store.arrays(record, "bank")
-        vectors_HWMC = members_last(arrays["vectors"])
+        vectors_HWMC = put(members_last(arrays["vectors"]))
         level = float(np.median(arrays["levels"]))
         half_norm_HWM = squared_norms(vectors_HWMC) / 2
         return cls(record, Memory(vectors_HWMC, arrays["source"]), half_norm_HWM, np.asarray(arrays["scores"]), level)
@@ -159,11 +172,9 @@ class Bank:
         """What it holds in memory."""
         return int(self.memory.vectors_HWMC.nbytes + self.half_norm_HWM.nbytes)
 
-    def distances(self, patches_NHWC: Floats, radius: int) -> Floats:
+    def distances(self, patches_NHWC: Array, radius: int) -> Array:
         """Patch distances (N, H, W) of images to this bank."""
-        vectors_HWMC, half_norm_HWM = self.memory.vectors_HWMC, self.half_norm_HWM
-        distance_NHW: Floats = patch_distances(patches_NHWC, vectors_HWMC, radius, half_norm_HWM=half_norm_HWM)
-        return distance_NHW
+        return patch_distances(patches_NHWC, self.memory.vectors_HWMC, radius, half_norm_HWM=self.half_norm_HWM)
 
 
 def members_last(vectors_HWMC: NDArray[Any]) -> Floats:
@@ -174,8 +185,9 @@ def members_last(vectors_HWMC: NDArray[Any]) -> Floats:
 class BankCache:
     """Banks in memory, within a budget of bytes: the least recently asked ones make room."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, put: Callable[[NDArray[Any]], Array] = leave_there) -> None:
         self._budget = budget
+        self._put = put
         self._banks: OrderedDict[str, Bank] = OrderedDict()
 
     def __len__(self) -> int:
@@ -191,7 +203,7 @@ class BankCache:
         record = store.record(name)
         bank = self._banks.pop(name, None)
         if bank is None or bank.record.id != record.id:
-            bank = Bank.opened(store, record)
+            bank = Bank.opened(store, record, self._put)
         self._banks[name] = bank
         while len(self._banks) > 1 and self.nbytes > self._budget:
             self._banks.popitem(last=False)

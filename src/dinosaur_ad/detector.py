@@ -8,26 +8,24 @@ Every step is a function of :mod:`dinosaur_ad.core`; what is kept between calls 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank import Bank, BankCache, Draft
-from dinosaur_ad.core.calibration import conformal_threshold, p_values, quantile_threshold
+from dinosaur_ad.bank import Bank, Draft, alarm_threshold
+from dinosaur_ad.banks import Answers, Banks, most_normal
+from dinosaur_ad.core.calibration import p_values
 from dinosaur_ad.core.features import combine_blocks, describe
-from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.core.routing import prototype_distances, shortlist
 from dinosaur_ad.core.scoring import nearest_patch
 from dinosaur_ad.data.stream import Images, Labelled, batched, stream_images, timed
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, Tokens, load_encoder, prepare
 from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
 from dinosaur_ad.presets import Preset, get_preset
-from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name
+from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
 
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
@@ -86,8 +84,7 @@ class Dinosaur:
         self._encoder_options = {"backend": backend, "threads": threads, "weights": weights}
         self._encoder: Encoder | None = None
         self.seed = int(header.get("seed", seed))
-        self._banks = BankCache(cache_bytes)
-        self._routes: tuple[Any, list[str], Floats] | None = None
+        self._banks = Banks(self.preset, cache_bytes)
         if isinstance(encoder, Encoder):
             self._encoder = self._checked(encoder)
 
@@ -148,11 +145,7 @@ class Dinosaur:
     def threshold(self, name: str, false_alarms: float | None = None) -> float:
         """The score above which an image of that task is called anomalous; needs no encoder."""
         scores = self.store.arrays(self._existing(name), "bank")["scores"]
-        return self._threshold(scores, self.preset.false_alarms if false_alarms is None else false_alarms)
-
-    def _threshold(self, scores: Floats, false_alarms: float) -> float:
-        rule = quantile_threshold if self.preset.calibration == "in-sample" else conformal_threshold
-        return rule(scores, false_alarms)
+        return alarm_threshold(self.preset, scores, self.preset.false_alarms if false_alarms is None else false_alarms)
 
     # --- teaching ---
 
@@ -332,9 +325,9 @@ class Dinosaur:
             clock.append(time.perf_counter())
             patches_NHWC, descriptor_NC = self._combine(encoder.encode_prepared(pixels))
             clock.append(time.perf_counter())
-            candidates = [[task]] * len(good) if task else self._route(descriptor_NC)
+            candidates = [[task]] * len(good) if task else self._banks.route(self.store, descriptor_NC)
             clock.append(time.perf_counter())
-            asked = self._ask(patches_NHWC, candidates)
+            asked = self._banks.ask(self.store, patches_NHWC, candidates)
             clock.append(time.perf_counter())
             each = (np.diff(clock) * 1e3 / len(good)).tolist()
             shared = dict(zip(("resize", "encode", "route", "score"), each, strict=True))
@@ -345,41 +338,20 @@ class Dinosaur:
         for (label, image), _ in group:
             yield Rejected(label, str(image)) if isinstance(image, InputError) else next(inspections)
 
-    def _route(self, descriptor_NC: Floats) -> list[list[str]]:
-        """Per image, the names of the tasks worth asking."""
-        stamp = self.store.stamp()
-        if self._routes is None or self._routes[0] != stamp:
-            names = self.store.names()
-            prototypes = [self.store.arrays(name, "prototype")["prototype"] for name in names]
-            self._routes = (stamp, names, np.stack(prototypes))
-        _, names, prototype_TC = self._routes
-        distance_NT = prototype_distances(descriptor_NC, prototype_TC)
-        return [[names[t] for t in chosen] for chosen in shortlist(distance_NT, self.preset.limit, self.preset.margin)]
-
-    def _ask(self, patches_NHWC: Floats, candidates: Sequence[Sequence[str]]) -> list[dict[str, tuple[float, Floats]]]:
-        """Per image, score and map under each of its candidate tasks; a bank is loaded once for all its images."""
-        answers: list[dict[str, tuple[float, Floats]]] = [{} for _ in candidates]
-        for name in dict.fromkeys(chain.from_iterable(candidates)):
-            rows = [n for n, names in enumerate(candidates) if name in names]
-            distance_NHW = self._banks.get(self.store, name).distances(patches_NHWC[rows], self.preset.radius)
-            for n, score, distance_HW in zip(rows, pool(distance_NHW, self.preset.top), distance_NHW, strict=True):
-                answers[n][name] = (float(score), distance_HW)
-        return answers
-
     def _judge(
         self,
         label: str,
         shape: tuple[int, ...],
         patches_HWC: Floats,
-        asked: dict[str, tuple[float, Floats]],
+        asked: Answers,
         false_alarms: float,
         ms: dict[str, float],
     ) -> Inspection:
         """The verdict of the bank that found the image most normal."""
-        task = min(asked, key=lambda name: asked[name][0])
+        task = most_normal(asked)
         score, distance_HW = asked[task]
         bank = self._banks.get(self.store, task)
-        threshold = self._threshold(bank.scores, false_alarms)
+        threshold = alarm_threshold(self.preset, bank.scores, false_alarms)
         return Inspection(
             path=label,
             task=task,
@@ -400,16 +372,7 @@ class Dinosaur:
 
     def save(self, path: str | Path) -> None:
         """Write everything taught so far to a new store folder."""
-        target = Store.create(path, self.store.header)
-        for record in self.tasks():
-            files = {file: self.store.arrays(record, file) for file in record.files}
-            target.put(
-                record.name,
-                files,
-                record.manifest,
-                action="learn",
-                note={"images": len(record.manifest["images"])},
-            )
+        copy_tasks(self.store, Store.create(path, self.store.header))
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Dinosaur:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from dinosaur_ad.data import BlurDrift, ColorDrift, Drift, GeometricDrift, draw_drift
+from dinosaur_ad.data import BlurDrift, ColorDrift, Drift, GeometricDrift, draw_drift, draw_replay_drift
 from dinosaur_ad.data.drift import BLUR_LEVELS, COLOR_BANDS, DRIFT_KINDS, GEOMETRIC_LEVELS, LEVELS
 from dinosaur_ad.errors import InputError
 
@@ -243,10 +243,66 @@ def test_published_draws_never_change() -> None:
 
 @pytest.mark.parametrize("kind", DRIFT_KINDS)
 def test_drifts_are_plain_values(kind: str) -> None:
-    drift = draw_drift(kind, 2, "a.jpg")
-    assert isinstance(drift, Drift)
-    assert pickle.loads(pickle.dumps(drift)) == drift
-    assert json.loads(json.dumps(drift.params())) == drift.params()
+    for drift in (draw_drift(kind, 2, "a.jpg"), draw_replay_drift(kind, 2, "a.jpg")):
+        assert isinstance(drift, Drift)
+        assert pickle.loads(pickle.dumps(drift)) == drift
+        assert json.loads(json.dumps(drift.params())) == drift.params()
+
+
+# What replay may see
+
+
+@pytest.mark.parametrize("level", [1, 3, 10])
+def test_replay_draws_fill_the_range_from_nothing_to_the_level(level: int) -> None:
+    names = [f"{n}.jpg" for n in range(300)]
+
+    def covers(values: list[float], low: float, high: float) -> bool:
+        margin = (high - low) / 20
+        inside = low - 1e-12 <= min(values) and max(values) <= high + 1e-12
+        return inside and min(values) <= low + margin and max(values) >= high - margin
+
+    factors = [draw_replay_drift("color", level, name).factor for name in names]
+    assert covers([abs(factor - 1) for factor in factors], 0, COLOR_BANDS[level - 1][1])
+    assert 100 < sum(factor > 1 for factor in factors) < 200
+
+    kernel, sigma = BLUR_LEVELS[level - 1]
+    blurs = [draw_replay_drift("blur", level, name) for name in names]
+    assert {blur.kernel for blur in blurs} == {kernel}
+    assert covers([blur.sigma for blur in blurs], 0.5, sigma)
+
+    rotation, translation, scale, shear = GEOMETRIC_LEVELS[level - 1]
+    moves = [draw_replay_drift("geo", level, name) for name in names]
+    assert covers([move.rotation for move in moves], 0, rotation)
+    assert covers([move.translate_x for move in moves], 0, translation)
+    assert covers([move.translate_y for move in moves], 0, translation)
+    assert covers([move.scale for move in moves], 1, 1 + scale)
+    assert covers([move.shear for move in moves], 0, shear)
+    literal = [draw_replay_drift("geo-literal", level, name).scale for name in names]
+    assert covers(literal, 0, scale)
+    assert min(literal) > 0
+
+
+def test_replay_draws_of_the_first_blur_level_change_nothing() -> None:
+    assert np.array_equal(draw_replay_drift("blur", 1, "a").image(NOISE), NOISE)
+
+
+@pytest.mark.parametrize("kind", ["color", "blur", "geo", "geo-literal"])
+def test_replay_is_drawn_for_each_image_level_and_seed(kind: str) -> None:
+    drawn = {draw_replay_drift(kind, level, n, seed) for level in (2, 3) for n in "ab" for seed in (0, 1)}
+    assert len(drawn) == 8
+    assert draw_replay_drift(kind, 2, "a", 1) in drawn
+
+
+def test_replay_draws_are_independent_of_the_others() -> None:
+    narrow = [abs(draw_drift("color", 10, f"{n}").factor - 1) for n in range(300)]
+    wide = [abs(draw_replay_drift("color", 10, f"{n}").factor - 1) for n in range(300)]
+    assert abs(np.corrcoef(narrow, wide)[0, 1]) < 0.2  # the same generator would give 1
+
+
+def test_published_replay_draws_never_change() -> None:
+    assert draw_replay_drift("color", 3, "MT_Free/exp1_num_10181.jpg").factor == pytest.approx(0.8814176)
+    assert draw_replay_drift("blur", 3, "MT_Free/exp1_num_10181.jpg").sigma == pytest.approx(1.282729)
+    assert draw_replay_drift("geo", 3, "MT_Free/exp1_num_10181.jpg").rotation == pytest.approx(0.184137)
 
 
 def test_photometric_drift_moves_nothing() -> None:
@@ -261,3 +317,5 @@ def test_unknown_drifts_are_refused() -> None:
         draw_drift("fog", 1, "a")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="level 11 does not exist; choose 1 to 10"):
         draw_drift("blur", 11, "a")
+    with pytest.raises(InputError, match="level 0 does not exist"):
+        draw_replay_drift("blur", 0, "a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -175,6 +176,43 @@ def test_incomplete_loco_says_what_it_lacks(tmp_path: Path) -> None:
         loco_scenario(tmp_path)
 
 
+def configure(category: Path, text: str) -> None:
+    (category / "defects_config.json").write_text(text)
+
+
+def test_loco_reads_how_much_of_a_region_has_to_be_found(tmp_path: Path) -> None:
+    folder = loco_category(tmp_path)
+    assert loco_scenario(tmp_path).tasks[0].test[1].regions() is None
+    entry = {"defect_name": "gone", "pixel_value": 255, "saturation_threshold": 0.5, "relative_saturation": True}
+    configure(folder, json.dumps([entry, {**entry, "pixel_value": 7}]))
+    normal, anomalous = loco_scenario(tmp_path).tasks[0].test
+    assert normal.regions() == []
+    assert [(mask.tolist(), area) for mask, area in anomalous.regions()] == [
+        ([[True, False, False, False]] * 2, 1),
+        ([[False, False, True, False]] * 2, 1),
+    ]
+    configure(folder, json.dumps([{**entry, "saturation_threshold": 400, "relative_saturation": False}]))
+    assert [area for _, area in loco_scenario(tmp_path).tasks[0].test[1].regions()] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[{",
+        "{}[]",
+        '[{"pixel_value": 255}]',
+        '["gone"]',
+        '[{"pixel_value": 255, "saturation_threshold": 1.5, "relative_saturation": true}]',
+        '[{"pixel_value": 255, "saturation_threshold": 0, "relative_saturation": false}]',
+        '[{"pixel_value": 255, "saturation_threshold": 0.5, "relative_saturation": 1}]',
+    ],
+)
+def test_a_damaged_loco_configuration_is_refused(tmp_path: Path, text: str) -> None:
+    configure(loco_category(tmp_path), text)
+    with pytest.raises(InputError, match=r"defects_config\.json' is not a list of defects"):
+        loco_scenario(tmp_path)
+
+
 # MTD
 
 
@@ -222,7 +260,21 @@ def test_mtd_drifts_over_ten_tasks_of_the_same_images(tiny_mtd: Path, drift: mtd
     assert len({tuple(sample.name for sample in (*t.train, *t.test)) for t in scenario.tasks}) == 1
     assert scenario == mtd_scenario(tiny_mtd, drift)
     another_seed = mtd_scenario(tiny_mtd, drift, seed=1)
-    assert (scenario.tasks != another_seed.tasks) == (drift != "blur")  # blur has nothing to draw
+    differs = [a.train + a.test != b.train + b.test for a, b in zip(scenario.tasks, another_seed.tasks, strict=True)]
+    assert differs == [drift != "blur"] * 10  # blur has nothing to draw
+    assert scenario.same_images
+    assert not mtd_scenario(tiny_mtd).same_images
+
+
+def test_mtd_gives_replay_its_training_images_from_the_widened_range(tiny_mtd: Path) -> None:
+    scenario = mtd_scenario(tiny_mtd, "geo")
+    assert scenario.replay == "widened"
+    assert mtd_scenario(tiny_mtd).replay == "stored"
+    task = scenario.tasks[9]
+    assert [sample.path for sample in task.widened] == [sample.path for sample in task.train]
+    assert len({sample.drift for sample in task.widened}) == 2  # redrawn for each image
+    assert not {sample.drift for sample in task.widened} & {sample.drift for sample in task.train}
+    assert task.widened != mtd_scenario(tiny_mtd, "geo", seed=1).tasks[9].widened
 
 
 def test_a_geometric_task_has_one_transform_and_a_color_task_one_for_each_image(tiny_mtd: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dinosaur_ad.data.synthetic import PRODUCTS, SyntheticSample, synthetic_scenario
+from dinosaur_ad.data.synthetic import PRODUCTS, SyntheticSample, synthetic_drift_scenario, synthetic_scenario
 from dinosaur_ad.data.tasks import Sample
 from dinosaur_ad.errors import InputError
 
@@ -154,3 +154,58 @@ def test_impossible_scenarios_are_refused(arguments: dict[str, int], told: str) 
 def test_no_products_are_no_scenario() -> None:
     with pytest.raises(InputError):
         synthetic_scenario(products=[])
+
+
+# One product under drift
+
+
+def test_drifting_tasks_show_the_same_parts_under_growing_drift() -> None:
+    scenario = synthetic_drift_scenario("color", 3, levels=(2, 9), train=3, test_normal=2, test_per_kind=1, size=64)
+    mild, strong = scenario.tasks
+    assert (scenario.name, scenario.same_images, scenario.replay) == ("synthetic-color", True, "widened")
+    assert [sample.name for sample in mild.test] == [sample.name for sample in strong.test]
+    assert [sample.kind for sample in mild.test] == ["good", "good", *PRODUCTS["fabric"].kinds]
+    for weak, hard in zip(mild.train, strong.train, strict=True):
+        assert 0.05 <= abs(weak.drift.factor - 1) <= 0.10
+        assert 0.40 <= abs(hard.drift.factor - 1) <= 0.45
+        assert weak.sample == hard.sample
+    assert scenario == synthetic_drift_scenario(
+        "color", 3, levels=(2, 9), train=3, test_normal=2, test_per_kind=1, size=64
+    )
+
+
+def test_replay_sees_the_training_parts_from_the_widened_range() -> None:
+    scenario = synthetic_drift_scenario("geo", levels=(10,), train=20, test_normal=0, test_per_kind=0, size=64)
+    (task,) = scenario.tasks
+    assert [sample.sample for sample in task.widened] == [sample.sample for sample in task.train]
+    assert len({sample.drift for sample in task.train}) == 1
+    assert min(sample.drift.rotation for sample in task.widened) < 10  # the task itself is at 18 to 20 degrees
+
+
+def test_what_drift_moves_out_of_the_picture_does_not_count() -> None:
+    scenario = synthetic_drift_scenario("geo", levels=(10,), train=1, test_normal=1, test_per_kind=1, size=64)
+    for sample in scenario.tasks[0].test:
+        assert sample.image()[~sample.valid()].max() == 0
+        assert 0.5 < sample.valid().mean() < 0.99
+        assert not sample.mask()[~sample.valid()].any()
+
+
+def test_equal_keys_are_equal_pixels_and_twins_have_different_ones() -> None:
+    sample = SyntheticSample("gear", "chip", 3, size=64)
+    assert sample.key() == SyntheticSample("gear", "chip", 3, size=64).key()
+    others = [
+        SyntheticSample("gear", "good", 3, size=64),
+        SyntheticSample("gear", "chip", 4, size=64),
+        SyntheticSample("gear", "chip", 3, seed=1, size=64),
+        SyntheticSample("gear", "chip", 3, size=65),
+    ]
+    assert len({sample.key(), *(other.key() for other in others)}) == 5
+
+
+def test_unknown_levels_and_drifts_are_refused() -> None:
+    with pytest.raises(InputError, match="level 11 does not exist"):
+        synthetic_drift_scenario("blur", levels=(11,))
+    with pytest.raises(InputError, match="Drift 'fog' does not exist"):
+        synthetic_drift_scenario("fog")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="has no tasks"):
+        synthetic_drift_scenario("blur", levels=())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dinosaur_ad.cluster import Fleet
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Rejected
 
@@ -88,7 +89,7 @@ class Progress(AbstractContextManager["Progress"]):
     Not before: a command that is refused should be refused at once, without loading an encoder.
     """
 
-    def __init__(self, detector: Dinosaur, total: int | None = None) -> None:
+    def __init__(self, detector: Dinosaur | Fleet, total: int | None = None) -> None:
         from tqdm import tqdm
 
         self._detector = detector

@@ -25,8 +25,11 @@ from dinosaur_ad.cli._console import (
     report_rejected,
     say,
 )
+from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
+    from dinosaur_ad.cluster import Fleet
+    from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Inspection, Rejected
 
 _STEM_BYTES = 150  # of a file name's usual 255: leaves room for a number and the suffix
@@ -53,15 +56,21 @@ def add_parser(verbs: Subparsers) -> None:
         help="share of normal images that may be called anomalous (default: that of the preset, 0.025)",
     )
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 when an image is anomalous")
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="ray: on a cluster, for very large sets; IMAGES may then be fsspec addresses too (s3://bucket/folder)",
+    )
+    parser.add_argument("--address", metavar="ADDRESS", help="the Ray cluster (default: one on this machine)")
 
 
 def inspect(arguments: argparse.Namespace) -> int:
     """Inspect images and print a line for each."""
-    from dinosaur_ad.data import find_images
     from dinosaur_ad.inspection import Rejected
 
-    detector = open_store(arguments, **encoder_options(arguments))
-    paths = find_images(arguments.images)
+    detector: Dinosaur | Fleet
+    detector, paths = _on_ray(arguments) if arguments.engine == "ray" else _here(arguments)
     overlays = _Overlays(arguments.overlays, paths) if arguments.overlays else None
     names = _column_width(detector.store.names())
     anomalous, unreadable, milliseconds = 0, 0, 0.0
@@ -86,6 +95,26 @@ def inspect(arguments: argparse.Namespace) -> int:
     if unreadable:
         return EXIT_UNREADABLE
     return EXIT_ANOMALOUS if anomalous and arguments.exit_code else EXIT_OK
+
+
+def _here(arguments: argparse.Namespace) -> tuple[Dinosaur, Sequence[Path | str]]:
+    from dinosaur_ad.data import find_images
+
+    if arguments.address is not None:
+        raise InputError("--address names a Ray cluster; add --engine ray, or leave it out.")
+    return open_store(arguments, **encoder_options(arguments)), find_images(arguments.images)
+
+
+def _on_ray(arguments: argparse.Namespace) -> tuple[Fleet, Sequence[Path | str]]:
+    from dinosaur_ad.cluster import Fleet, find_everywhere, is_address
+
+    options = encoder_options(arguments)
+    fleet = Fleet(open_store(arguments, **options), address=arguments.address, **options)
+    images = find_everywhere(arguments.images)
+    remote = next(filter(is_address, images), None)
+    if remote and arguments.overlays:
+        raise InputError(f"Overlays are drawn here, from files, and '{remote}' is none; leave --overlays out.")
+    return fleet, images
 
 
 def _print(result: Inspection | Rejected, names: int, *, as_json: bool) -> None:
@@ -122,9 +151,9 @@ def _one_line(path: str) -> str:
 class _Overlays:
     """The folder for overlays; each gets a name of its own, and none is that of an inspected image."""
 
-    def __init__(self, folder: Path, images: Sequence[Path]) -> None:
+    def __init__(self, folder: Path, images: Sequence[Path | str]) -> None:
         self._folder = folder
-        self._images = {path.resolve() for path in images}
+        self._images = {Path(path).resolve() for path in images}
         self._used: set[str] = set()
 
     def save(self, inspection: Inspection) -> None:

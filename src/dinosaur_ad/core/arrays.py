@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import array_api_compat
+import numpy as np
 
 # Any array that array-api-compat knows; the axes are in the variable's name (bank_HWMC), not in the type.
 Array = Any
@@ -25,6 +26,11 @@ def is_numpy(array: Array) -> bool:
     return bool(array_api_compat.is_numpy_array(array))
 
 
+def to_numpy(array: Array) -> np.ndarray:
+    """The same values as a NumPy array on the CPU."""
+    return array if is_numpy(array) else np.asarray(array_api_compat.to_device(array, "cpu"))
+
+
 def like(values: Any, array: Array, dtype: Any = None) -> Array:
     """``values`` as an array of the library and on the device of ``array``."""
     return namespace(array).asarray(values, dtype=dtype, device=device_of(array))
@@ -35,7 +41,6 @@ def l2_normalise(x: Array, groups: int = 1) -> Array:
 
     With tokens of several blocks side by side, ``groups`` is the number of blocks, so that no block outweighs another.
 
-    >>> import numpy as np
     >>> l2_normalise(np.asarray([[3.0, 4.0, 0.0, 2.0]]), groups=2).tolist()
     [[0.6, 0.8, 0.0, 1.0]]
     """

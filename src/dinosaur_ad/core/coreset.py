@@ -62,12 +62,15 @@ def _pick(points_LDC: Array, first_L: Array, size: int, *, with_gram: bool) -> A
     xp = namespace(points_LDC)
     lane_L = like(np.arange(points_LDC.shape[0]), points_LDC, xp.int64)
     column_D = like(np.arange(points_LDC.shape[1]), points_LDC, xp.int64)
-    norms_LD = squared_norms(points_LDC)
+    norms_LD = _norms(points_LDC)
     gram_LDD = points_LDC @ xp.matrix_transpose(points_LDC) if with_gram else None
 
     def squared_distance_to(pick_L: Array) -> Array:
         if gram_LDD is not None:
             product_LD = gram_LDD[lane_L, pick_L]
+        elif len(lane_L) == 1:
+            # One huge location: a plain matrix-vector product runs at the speed of memory, a batched one may not.
+            product_LD = (points_LDC[0] @ points_LDC[lane_L, pick_L][0])[None]
         else:
             product_LD = (points_LDC @ points_LDC[lane_L, pick_L][:, :, None])[:, :, 0]
         return norms_LD - 2 * product_LD + norms_LD[lane_L, pick_L][:, None]
@@ -80,6 +83,14 @@ def _pick(points_LDC: Array, first_L: Array, size: int, *, with_gram: bool) -> A
         nearest_LD = xp.where(column_D[None, :] == picks[-1][:, None], -float("inf"), nearest_LD)
         picks.append(xp.argmax(nearest_LD, axis=1))
     return xp.stack(picks, axis=1)
+
+
+def _norms(points_LDC: Array) -> Array:
+    """``|x|²`` of every vector, a slice at a time: a million vectors must not be held twice."""
+    locations, count, channels = points_LDC.shape
+    step = max(1, GRAM_BYTES // (locations * channels * points_LDC.itemsize))
+    slices = [squared_norms(points_LDC[:, start : start + step]) for start in range(0, count, step)]
+    return namespace(points_LDC).concat(slices, axis=1)
 
 
 def covering_radius(points_LDC: Array, centres_LMC: Array) -> Array:

@@ -14,8 +14,8 @@ import numpy as np
 
 from dinosaur_ad.core.arrays import Array, device_of, is_numpy, namespace, squared_norms
 
-# Patches gathered and products held at a time; about a CPU's share of cache, and enough work for a GPU to chew on.
-WORK_BYTES = 8 * 2**20
+# Patches gathered and products held at a time: about a CPU's share of cache; a GPU wants long products instead.
+WORK_BYTES, GPU_WORK_BYTES = 8 * 2**20, 2**30
 # Multiplications that BLAS does on the calling thread: OpenBLAS divides a product by 2**18 to see how many threads it
 # is worth, and rounds down.
 QUIET_PRODUCT = 2**19 - 1
@@ -27,12 +27,12 @@ def patch_distances(
     radius: int,
     *,
     half_norm_HWM: Array | None = None,
-    work_bytes: int = WORK_BYTES,
+    work_bytes: int | None = None,
 ) -> Array:
     """Distance ``(N, H, W)`` of every patch to its nearest remembered patch within ``radius`` of its location.
 
     ``half_norm_HWM`` is ``|c|²/2`` of the bank, computed here unless the caller keeps it. ``work_bytes`` bounds what
-    is gathered and multiplied at a time, however many images there are; it never changes the result.
+    is gathered and multiplied at a time, however many images there are (unless given, by what suits the device).
 
     >>> tokens, bank = np.zeros((1, 2, 2, 3)), np.ones((2, 2, 5, 3))
     >>> patch_distances(tokens, bank, radius=1).round(3).tolist()
@@ -41,6 +41,8 @@ def patch_distances(
     xp = namespace(tokens_NHWC, bank_HWMC)
     if half_norm_HWM is None:
         half_norm_HWM = squared_norms(bank_HWMC) / 2
+    if work_bytes is None:
+        work_bytes = WORK_BYTES if is_numpy(tokens_NHWC) else GPU_WORK_BYTES
     images, _, width, channels = tokens_NHWC.shape
     row_bytes = width * (2 * radius + 1) ** 2 * (channels + bank_HWMC.shape[2]) * tokens_NHWC.itemsize
     # Many images before many rows: the more images share a location's product, the less often the bank is read.

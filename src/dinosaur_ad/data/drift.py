@@ -19,20 +19,22 @@ its size on a black ground, where hardly a defect can be seen; the paper reports
 method. Its prose (the tiles "were still visible") only fits a factor of ``1 + s``. So ``geo`` scales by
 ``1 + s``, and ``geo-literal`` keeps the printed reading, from the same draws, so that the difference can be
 measured.
+
+**What replay may see.** Instead of storing images of earlier levels, the paper widens the range that a replay
+method trains on until it takes in all levels up to the current one. :func:`draw_replay_drift` draws from that
+range, and a scenario keeps such images apart (``Task.widened``), so that it is a property of the data and not
+hidden in a method.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from dataclasses import asdict, dataclass
-from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
-from PIL import Image, ImageEnhance
 
-from dinosaur_ad.data.images import Mask, Pixels
+from dinosaur_ad.data.transforms import BlurDrift, ColorDrift, Drift, GeometricDrift
 from dinosaur_ad.errors import InputError
 
 DriftKind: TypeAlias = Literal["color", "blur", "geo", "geo-literal"]
@@ -61,157 +63,7 @@ GEOMETRIC_WINDOW = (2.0, 1.0, 0.01, 1.0)
 
 LEVELS = len(COLOR_BANDS)
 
-
-@runtime_checkable
-class Drift(Protocol):
-    """What happened to an image between the camera we learned with and the camera we have."""
-
-    def image(self, pixels: Pixels) -> Pixels:
-        """The drifted image: uint8 (H, W, 3) to uint8 (H, W, 3)."""
-        ...
-
-    def mask(self, mask: Mask) -> Mask:
-        """The defect mask (H, W), moved with the image."""
-        ...
-
-    def valid(self, shape: tuple[int, int]) -> Mask | None:
-        """Which pixels of an (H, W) image still show the source: bool (H, W), None when all do."""
-        ...
-
-    def params(self) -> dict[str, str | float]:
-        """What was done, ready for JSON."""
-        ...
-
-
-class _Photometric:
-    """A drift that moves nothing: masks stay where they are and every pixel counts."""
-
-    def mask(self, mask: Mask) -> Mask:
-        """The mask as it is."""
-        return mask
-
-    def valid(self, shape: tuple[int, int]) -> Mask | None:
-        """Every pixel counts."""
-        return None
-
-
-@dataclass(frozen=True)
-class ColorDrift(_Photometric):
-    """Brightness, then contrast, then saturation, all by one ``factor`` (1 is the identity).
-
-    Contrast blends with the mean of the grey image, saturation with the grey image itself.
-
-    >>> ColorDrift(1.5).image(np.full((1, 1, 3), 100, np.uint8))[0, 0].tolist()
-    [150, 150, 150]
-    """
-
-    factor: float
-
-    def image(self, pixels: Pixels) -> Pixels:
-        """The image under other light: uint8 (H, W, 3)."""
-        image = Image.fromarray(pixels)
-        for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-            image = enhance(image).enhance(self.factor)
-        return np.array(image)
-
-    def params(self) -> dict[str, str | float]:
-        """``drift`` and ``factor``."""
-        return {"drift": "color", **asdict(self)}
-
-
-@dataclass(frozen=True)
-class BlurDrift(_Photometric):
-    """A Gaussian of ``sigma`` pixels cut to ``kernel`` taps (odd), borders reflected, rounded to nearest.
-
-    >>> step = np.array([0, 0, 255, 255], np.uint8)[None, :, None].repeat(3, axis=2)
-    >>> BlurDrift(3, 1.0).image(step)[0, :, 0].tolist()
-    [0, 70, 185, 255]
-    """
-
-    kernel: int
-    sigma: float
-
-    def __post_init__(self) -> None:
-        if self.kernel < 1 or self.kernel % 2 == 0 or not self.sigma > 0:
-            raise InputError(
-                f"A blur of kernel {self.kernel} and sigma {self.sigma} is not possible; "
-                "the kernel must be odd and the sigma above 0."
-            )
-
-    def image(self, pixels: Pixels) -> Pixels:
-        """The image out of focus: uint8 (H, W, 3)."""
-        if self.kernel == 1:
-            return pixels
-        grey = bool((pixels == pixels[..., :1]).all())
-        values = (pixels[..., :1] if grey else pixels).astype(np.float32)  # grey: a third of the work
-        for axis in (0, 1):
-            values = _convolve(values, self._weights(), axis)
-        return np.broadcast_to(np.rint(values).astype(np.uint8), pixels.shape).copy()
-
-    def params(self) -> dict[str, str | float]:
-        """``drift``, ``kernel`` and ``sigma``."""
-        return {"drift": "blur", **asdict(self)}
-
-    def _weights(self) -> npt.NDArray[np.float32]:
-        taps = np.arange(self.kernel) - self.kernel // 2
-        weights: npt.NDArray[np.float64] = np.exp(-0.5 * (taps / self.sigma) ** 2)
-        return np.asarray(weights / weights.sum(), dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class GeometricDrift:
-    """Shear, rotate (clockwise) and scale about the centre, then translate; what was outside is black.
-
-    Angles in degrees, translation in pixels of the image as it is, ``scale`` a factor (1 is the identity).
-    """
-
-    rotation: float
-    translate_x: float
-    translate_y: float
-    scale: float
-    shear: float
-
-    def __post_init__(self) -> None:
-        if not self.scale > 0:
-            raise InputError(f"A scale of {self.scale} leaves no image; it must be above 0.")
-
-    def image(self, pixels: Pixels) -> Pixels:
-        """The image as the moved camera sees it, bilinear: uint8 (H, W, 3)."""
-        return np.array(self._warp(Image.fromarray(pixels), Image.Resampling.BILINEAR))
-
-    def mask(self, mask: Mask) -> Mask:
-        """The mask moved with the image, nearest neighbour: bool (H, W)."""
-        moved = self._warp(Image.fromarray(mask.astype(np.uint8)), Image.Resampling.NEAREST)
-        return np.asarray(moved) > 0
-
-    def valid(self, shape: tuple[int, int]) -> Mask | None:
-        """The pixels that come from inside the source image: bool (H, W)."""
-        everywhere = Image.fromarray(np.full(shape, 255, dtype=np.uint8))
-        # Bilinear, as for the image, so that both agree on the last border pixel.
-        return np.asarray(self._warp(everywhere, Image.Resampling.BILINEAR)) > 0
-
-    def params(self) -> dict[str, str | float]:
-        """``drift`` and the five numbers."""
-        return {"drift": "geometric", **asdict(self)}
-
-    def matrix(self, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
-        """The (3, 3) map from source to drifted (x, y, 1) coordinates of an (H, W) image."""
-        centre = np.array([shape[1] / 2, shape[0] / 2])
-        shift = np.array([self.translate_x, self.translate_y])
-        angle, shear = math.radians(self.rotation), math.radians(self.shear)
-        cos, sin = math.cos(angle), math.sin(angle)
-        turn = np.array([[cos, -sin], [sin, cos]])
-        slant = np.array([[1.0, -math.tan(shear)], [0.0, 1.0]])
-        linear = self.scale * (turn @ slant)
-        forward = np.eye(3)
-        forward[:2, :2] = linear
-        forward[:2, 2] = centre + shift - linear @ centre
-        return forward
-
-    def _warp(self, image: Image.Image, resample: Image.Resampling) -> Image.Image:
-        inverse = np.linalg.inv(self.matrix((image.height, image.width)))
-        coefficients = tuple(inverse[:2].ravel().tolist())  # Pillow asks where each output pixel comes from
-        return image.transform(image.size, Image.Transform.AFFINE, coefficients, resample, fillcolor=0)
+_SMALLEST_SCALE = 1e-6  # the widened literal range begins at 0, which no image survives
 
 
 def draw_drift(kind: DriftKind, level: int, name: str, seed: int = 0) -> Drift:
@@ -220,36 +72,64 @@ def draw_drift(kind: DriftKind, level: int, name: str, seed: int = 0) -> Drift:
     >>> draw_drift("blur", 3, "tile.jpg").params()
     {'drift': 'blur', 'kernel': 5, 'sigma': 1.5}
     """
-    if not 1 <= level <= LEVELS:
-        raise InputError(f"Drift level {level} does not exist; choose 1 to {LEVELS}.")
+    _check(kind, level)
     if kind == "color":
-        return _draw_color(level, name, seed)
+        return _draw_color(_generator("color", level, name, seed), *COLOR_BANDS[level - 1])
     if kind == "blur":
         return BlurDrift(*BLUR_LEVELS[level - 1])
-    if kind in ("geo", "geo-literal"):
-        return _draw_geometric(level, seed, literal=kind == "geo-literal")
-    raise InputError(f"Drift '{kind}' does not exist; choose one of {', '.join(DRIFT_KINDS)}.")
+    # No image name: the whole task shares one transform. No variant either: both readings see the same draw.
+    nominal = GEOMETRIC_LEVELS[level - 1]
+    lowest = np.subtract(nominal, GEOMETRIC_WINDOW).tolist()
+    return _draw_geometric(_generator("geometric", level, seed), lowest, nominal, literal=kind == "geo-literal")
 
 
-def _draw_color(level: int, name: str, seed: int) -> ColorDrift:
-    generator = _generator("color", level, name, seed)
-    low, high = COLOR_BANDS[level - 1]
+def draw_replay_drift(kind: DriftKind, level: int, name: str, seed: int = 0) -> Drift:
+    """The drift of the image ``name`` when a replay method trains on it at ``level``: from all levels up to this one.
+
+    Drawn once for each image, level and seed, apart from :func:`draw_drift`:
+
+    - ``color``: a magnitude from 0 to the level's highest, either sign.
+    - ``blur``: the level's kernel, a sigma from 0.5 to the level's. Level 1 has kernel 1 and stays the identity.
+    - ``geo``: rotation, translation along each axis and shear from 0 to the level's nominal value, scale from 1 to
+      1 + nominal, for each image anew. ``geo-literal``: a scale factor from 0 (excluded) to nominal.
+
+    >>> 0.5 <= draw_replay_drift("blur", 3, "tile.jpg").params()["sigma"] <= 1.5
+    True
+    """
+    _check(kind, level)
+    if kind == "color":
+        return _draw_color(_generator("replay-color", level, name, seed), 0.0, COLOR_BANDS[level - 1][1])
+    if kind == "blur":
+        kernel, sigma = BLUR_LEVELS[level - 1]
+        return BlurDrift(kernel, float(_generator("replay-blur", level, name, seed).uniform(BLUR_LEVELS[0][1], sigma)))
+    generator, nominal = _generator("replay-geometric", level, name, seed), GEOMETRIC_LEVELS[level - 1]
+    return _draw_geometric(generator, (0.0, 0.0, 0.0, 0.0), nominal, literal=kind == "geo-literal")
+
+
+def _check(kind: DriftKind, level: int) -> None:
+    if not 1 <= level <= LEVELS:
+        raise InputError(f"Drift level {level} does not exist; choose 1 to {LEVELS}.")
+    if kind not in DRIFT_KINDS:
+        raise InputError(f"Drift '{kind}' does not exist; choose one of {', '.join(DRIFT_KINDS)}.")
+
+
+def _draw_color(generator: np.random.Generator, low: float, high: float) -> ColorDrift:
     magnitude = float(generator.uniform(low, high))
     return ColorDrift(1 + magnitude if generator.random() < 0.5 else 1 - magnitude)
 
 
-def _draw_geometric(level: int, seed: int, *, literal: bool) -> GeometricDrift:
-    # No image name: the whole task shares one transform. No variant either: both readings see the same draw.
-    generator = _generator("geometric", level, seed)
-    nominal, window = GEOMETRIC_LEVELS[level - 1], GEOMETRIC_WINDOW
-    rotation, translation, scale, shear = zip(np.subtract(nominal, window).tolist(), nominal, strict=True)
+def _draw_geometric(
+    generator: np.random.Generator, lowest: Sequence[float], nominal: Sequence[float], *, literal: bool
+) -> GeometricDrift:
+    # The order of the draws is part of every published result.
+    rotation, translation, scale, shear = zip(lowest, nominal, strict=True)
     translate_x, translate_y = generator.uniform(*translation, size=2).tolist()
     drawn_scale = float(generator.uniform(*scale))
     return GeometricDrift(
         rotation=float(generator.uniform(*rotation)),
         translate_x=translate_x,
         translate_y=translate_y,
-        scale=drawn_scale if literal else 1 + drawn_scale,
+        scale=max(drawn_scale, _SMALLEST_SCALE) if literal else 1 + drawn_scale,
         shear=float(generator.uniform(*shear)),
     )
 
@@ -257,15 +137,3 @@ def _draw_geometric(level: int, seed: int, *, literal: bool) -> GeometricDrift:
 def _generator(*key: str | int) -> np.random.Generator:
     digest = hashlib.sha256("\0".join(map(str, key)).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
-
-
-def _convolve(values: npt.NDArray[np.float32], weights: npt.NDArray[np.float32], axis: int) -> npt.NDArray[np.float32]:
-    """Convolve (H, W, C) along one axis with a symmetric odd kernel, reflecting at the borders."""
-    radius, length = len(weights) // 2, values.shape[axis]
-    padding = [(radius, radius) if dim == axis else (0, 0) for dim in range(values.ndim)]
-    padded = np.moveaxis(np.pad(values, padding, mode="reflect"), axis, 0)
-    result = padded[radius : radius + length] * weights[radius]
-    for tap in range(radius):  # the two halves are equal: add first, multiply once
-        far = 2 * radius - tap
-        result += (padded[tap : tap + length] + padded[far : far + length]) * weights[tap]
-    return np.moveaxis(result, 0, axis)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from dinosaur_ad.data.images import find_images, is_image_name
-from dinosaur_ad.data.tasks import FileSample, Task
+from dinosaur_ad.data.samples import FileSample, Saturation
+from dinosaur_ad.data.tasks import Task
 from dinosaur_ad.errors import InputError
 
 GOOD = "good"
@@ -16,6 +17,9 @@ GOOD = "good"
 
 MaskFinder: TypeAlias = Callable[[Path, str, str], tuple[Path, ...]]
 """From (ground-truth folder, kind of defect, stem of the image's name) to the image's mask files."""
+
+Saturations: TypeAlias = tuple[tuple[int, Saturation], ...]
+"""How much of a region has to be found, by the grey value of its mask; empty when the dataset does not say."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Layout:
     find_masks: MaskFinder
     mask_pattern: str
     """Where a mask is expected, for the error message; with ``{kind}`` and ``{stem}``."""
+    read_saturations: Callable[[Path], Saturations] = lambda category: ()
+    """From the category's folder to its saturations."""
 
 
 def folder_task(train: str | Path, *, test: str | Path | None = None, name: str | None = None) -> Task:
@@ -115,8 +121,8 @@ def _missing(category: Path, layout: Layout, test: tuple[FileSample, ...]) -> li
 
 
 def _test_samples(category: Path, layout: Layout) -> tuple[FileSample, ...]:
-    truth = category / "ground_truth"
-    return _labelled(category / "test", lambda kind, stem: layout.find_masks(truth, kind, stem))
+    truth, saturations = category / "ground_truth", layout.read_saturations(category)
+    return _labelled(category / "test", lambda kind, stem: layout.find_masks(truth, kind, stem), saturations)
 
 
 def _labelled_folder(folder: Path) -> tuple[FileSample, ...]:
@@ -132,19 +138,21 @@ def _labelled_folder(folder: Path) -> tuple[FileSample, ...]:
     return samples
 
 
-def _labelled(test: Path, find_masks: Callable[[str, str], tuple[Path, ...]]) -> tuple[FileSample, ...]:
+def _labelled(
+    test: Path, find_masks: Callable[[str, str], tuple[Path, ...]], saturations: Saturations = ()
+) -> tuple[FileSample, ...]:
     """The images in ``test/good`` and then those in each other ``test/<kind>``."""
     anomalous = (
-        FileSample(f"test/{kind}/{path.name}", path, 1, kind, find_masks(kind, path.stem))
+        FileSample(f"test/{kind}/{path.name}", path, 1, kind, find_masks(kind, path.stem), saturations=saturations)
         for kind in _subfolders(test)
         if kind != GOOD
         for path in images_in(test / kind)
     )
-    return (*_normals(test / GOOD, f"test/{GOOD}"), *anomalous)
+    return (*_normals(test / GOOD, f"test/{GOOD}", saturations), *anomalous)
 
 
-def _normals(folder: Path, split: str) -> tuple[FileSample, ...]:
-    return tuple(FileSample(f"{split}/{path.name}", path) for path in images_in(folder))
+def _normals(folder: Path, split: str, saturations: Saturations = ()) -> tuple[FileSample, ...]:
+    return tuple(FileSample(f"{split}/{path.name}", path, saturations=saturations) for path in images_in(folder))
 
 
 def _subfolders(folder: Path) -> list[str]:

@@ -90,13 +90,25 @@ def read_mask(paths: Sequence[str | Path]) -> Mask:
     """
     if not paths:
         raise ValueError("read_mask needs at least one path")
-    union = _read_one_mask(Path(paths[0]))
+    union: Mask = read_mask_values(paths[0]) > 0
     for path in paths[1:]:
-        mask = _read_one_mask(Path(path))
+        mask = read_mask_values(path) > 0
         if mask.shape != union.shape:
             raise InputError(f"The masks '{paths[0]}' and '{path}' of one image differ in size; make them equal.")
         union |= mask
     return union
+
+
+def read_mask_values(path: str | Path) -> npt.NDArray[Any]:
+    """The raw values of one mask file, (H, W), the highest of the channels where there are several.
+
+    :raises InputError: the file cannot be read.
+    """
+    with _opened(Path(path), MAX_PIXELS) as image:
+        decoded = _decoded(image, Path(path))
+        is_deep = decoded.mode == "F" or decoded.mode.startswith("I")
+        values = np.asarray(decoded if is_deep else _flattened(decoded))
+    return np.asarray(np.atleast_3d(values).max(axis=2))
 
 
 def read_many(paths: Iterable[str | Path], threads: int = 2) -> Iterator[tuple[Path, Pixels | InputError]]:
@@ -226,15 +238,6 @@ def _flattened(image: Image.Image) -> Image.Image:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, (0, 0, 0, 255)), image)
     return image.convert("RGB")
-
-
-def _read_one_mask(path: Path) -> Mask:
-    with _opened(path, MAX_PIXELS) as image:
-        decoded = _decoded(image, path)
-        is_deep = decoded.mode == "F" or decoded.mode.startswith("I")
-        values = np.asarray(decoded if is_deep else _flattened(decoded))
-    above: Mask = np.atleast_3d(values) > 0
-    return np.asarray(above.any(axis=2), dtype=np.bool_)
 
 
 def _read_or_error(path: Path) -> Pixels | InputError:

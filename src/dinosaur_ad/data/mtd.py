@@ -12,14 +12,16 @@ holds the same list holds the same split.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dinosaur_ad.data.drift import DRIFT_KINDS, LEVELS, DriftKind, draw_drift
+from dinosaur_ad.data.drift import DRIFT_KINDS, LEVELS, DriftKind, draw_drift, draw_replay_drift
 from dinosaur_ad.data.folder import images_in
-from dinosaur_ad.data.tasks import FileSample, Scenario, Task
+from dinosaur_ad.data.samples import FileSample
+from dinosaur_ad.data.tasks import Scenario, Task
+from dinosaur_ad.data.transforms import Drift
 from dinosaur_ad.errors import InputError
 
 MTD_FOLDERS = {
@@ -37,13 +39,15 @@ MTD_TRAIN_SHA256 = "299612423ff660fbfd8bf1777915d3f222ce5a9a7ed29ac55f6f0e04af6c
 
 MtdDrift: TypeAlias = Literal["none"] | DriftKind
 
-_CITATION = "Huang, Qiu, Yuan: Surface defect saliency of magnetic tile, The Visual Computer 36, 2020"
+MTD_LICENCE = "none stated by its authors; cite the paper"
+MTD_CITATION = "Huang, Qiu, Yuan: Surface defect saliency of magnetic tile, The Visual Computer 36, 2020"
 
 
 def mtd_scenario(root: str | Path, drift: MtdDrift = "none", seed: int = 0) -> Scenario:
     """MTD as one task (``drift="none"``) or as ten tasks of the same images under growing drift.
 
-    The drifts are those of :mod:`dinosaur_ad.data.drift`; ``seed`` changes their draws and never the split.
+    The drifts are those of :mod:`dinosaur_ad.data.drift`; ``seed`` changes their draws and never the split. For
+    replay methods each task holds its training images also in the widened range (``Task.widened``).
 
     :raises InputError: an unknown drift, or a set that is not whole; the sentence names what is missing.
     """
@@ -57,9 +61,10 @@ def mtd_scenario(root: str | Path, drift: MtdDrift = "none", seed: int = 0) -> S
     return Scenario(
         name="mtd" if drift == "none" else f"mtd-{drift}",
         tasks=tasks,
-        description=f"Magnetic Tile Defects, drift: {drift}, seed {seed}, our fixed split (443 / 509 + 392).",
-        licence="none stated by its authors; cite the paper",
-        citation=_CITATION,
+        description=f"Magnetic Tile Defects, drift: {drift}, our fixed split (443 / 509 + 392).",
+        licence=MTD_LICENCE,
+        citation=MTD_CITATION,
+        same_images=drift != "none",
     )
 
 
@@ -118,7 +123,12 @@ def _refuse_partial(root: Path, files: dict[str, list[Path]]) -> None:
 def _drifted_task(
     train: tuple[FileSample, ...], test: tuple[FileSample, ...], drift: DriftKind, level: int, seed: int
 ) -> Task:
-    def drifted(samples: tuple[FileSample, ...]) -> tuple[FileSample, ...]:
-        return tuple(replace(sample, drift=draw_drift(drift, level, sample.name, seed)) for sample in samples)
+    def drifted(samples: tuple[FileSample, ...], draw: Callable[..., Drift] = draw_drift) -> tuple[FileSample, ...]:
+        return tuple(replace(sample, drift=draw(drift, level, sample.name, seed)) for sample in samples)
 
-    return Task(f"mtd-{drift}-{level:02d}", drifted(train), test=drifted(test))
+    return Task(
+        f"mtd-{drift}-{level:02d}",
+        drifted(train),
+        test=drifted(test),
+        widened=drifted(train, draw_replay_drift),
+    )

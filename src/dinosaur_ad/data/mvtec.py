@@ -18,8 +18,8 @@ MVTEC_CATEGORIES = (
 )  # fmt: skip
 """The official fifteen, in the order the paper learns them."""
 
-_LICENCE = "CC BY-NC-SA 4.0 (no commercial use)"
-_CITATION = (
+MVTEC_LICENCE = "CC BY-NC-SA 4.0 (no commercial use)"
+MVTEC_CITATION = (
     "Bergmann, Fauser, Sattlegger, Steger: MVTec AD - A Comprehensive Real-World Dataset for Unsupervised "
     "Anomaly Detection, CVPR 2019"
 )
@@ -39,7 +39,7 @@ def mvtec_scenario(root: str | Path) -> Scenario:
     if not any(task.name in MVTEC_CATEGORIES for task in tasks):
         return Scenario(Path(root).resolve().name, tasks, f"{len(tasks)} categories in the {layout.name}.")
     description = f"MVTec-AD, {say_absent(tasks, MVTEC_CATEGORIES)}."
-    return Scenario("mvtec_ad", tasks, description, _LICENCE, _CITATION)
+    return Scenario("mvtec_ad", tasks, description, MVTEC_LICENCE, MVTEC_CITATION)
 
 
 def _find_mask(truth: Path, kind: str, stem: str) -> tuple[Path, ...]:

@@ -1,6 +1,7 @@
 """A frozen backbone behind one call: uint8 images in, CLS and patch tokens out.
 
-Everything heavy (ONNX Runtime, torch, transformers) is imported by :func:`load_encoder`, not by this package.
+Besides these token encoders there are residual networks, which give feature maps (:func:`load_resnet`). Everything
+heavy (ONNX Runtime, torch, transformers) is imported by the two functions, not by this package.
 """
 
 from __future__ import annotations
@@ -9,19 +10,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dinosaur_ad.encoders.base import Encoder, Layer, Tokens, check_layers, check_size, prepare
-from dinosaur_ad.encoders.registry import EncoderSpec, get_spec, list_specs, register
+from dinosaur_ad.encoders.registry import get_spec, list_specs, register, token_encoder
+from dinosaur_ad.encoders.resnet import ResNetFeatures, load_resnet
+from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec, ResNetSpec
 from dinosaur_ad.encoders.weights import ensure, from_file
 from dinosaur_ad.errors import EncoderError
 
 __all__ = [
     "DEFAULT_ENCODER",
+    "BackboneSpec",
     "Encoder",
     "EncoderSpec",
     "Layer",
+    "ResNetFeatures",
+    "ResNetSpec",
     "Tokens",
     "get_spec",
     "list_specs",
     "load_encoder",
+    "load_resnet",
     "prepare",
     "register",
 ]
@@ -52,7 +59,7 @@ def load_encoder(
     >>> load_encoder("tiny-dinov3", layers=(0, "final"), size=64).channels
     32
     """
-    spec = get_spec(name)
+    spec = token_encoder(get_spec(name))
     check_size(size, spec)  # before a download, not after it
     chosen = check_layers(layers, spec.depth)
     if threads is not None and threads < 1:

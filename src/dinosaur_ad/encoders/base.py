@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from dinosaur_ad.encoders.registry import EncoderSpec
+from dinosaur_ad.encoders.registry import token_encoder
+from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.encoders.weights import Weights
 from dinosaur_ad.errors import EncoderError, InputError
 
@@ -127,7 +128,7 @@ class Encoder(ABC):
     precision: str = "float32"
 
     def __init__(self, weights: Weights, layers: Sequence[Layer], size: int) -> None:
-        spec = weights.spec
+        spec = token_encoder(weights.spec)
         check_size(size, spec)
         self.spec = spec
         self.name = spec.name
@@ -179,7 +180,7 @@ class Encoder(ABC):
         """Say in JSON-able terms what made the tokens."""
         return {
             "encoder": self.name,
-            "description": self._describe(),
+            "description": self.spec.describe(self.weights_source),
             "backend": self.backend,
             "provider": self.provider,
             "precision": self.precision,
@@ -193,13 +194,6 @@ class Encoder(ABC):
             "fingerprint": self.fingerprint,
             "licence": self.spec.licence,
         }
-
-    def _describe(self) -> str:
-        """Say what the weights are; of a user's file only its name and architecture are known for certain."""
-        if self.weights_source.startswith("file:"):
-            name = self.weights_source.removeprefix("file:")
-            return f"weights from the local file {name}, in the architecture of: {self.spec.description}"
-        return self.spec.description
 
     def _empty(self, count: int) -> Tokens:
         shape = (count, *self.grid, self.channels)

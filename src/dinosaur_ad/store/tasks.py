@@ -117,6 +117,15 @@ class TaskStore(TaskReader):
                 self._files.discard(f"{folder}/{child}")
 
 
+def copy_tasks(source: TaskStore, target: TaskStore) -> None:
+    """Copy the current version of every task into a store of its own."""
+    for name in source.names():
+        record = source.record(name)
+        files = {file: source.arrays(record, file) for file in record.files}
+        note = {"images": len(record.manifest["images"])}
+        target.put(name, files, record.manifest, action="learn", note=note)
+
+
 def _refuse_clash(name: str, pointers: Mapping[str, Pointer | None]) -> None:
     """Refuse a name that would share its folder with another where file systems ignore case."""
     for other, pointer in pointers.items():

@@ -7,6 +7,6 @@ changes that surface, and one camera model turns it into pixels. To add a produc
 
 from __future__ import annotations
 
-from dinosaur_ad.data.synthetic.scenario import PRODUCTS, SyntheticSample, synthetic_scenario
+from dinosaur_ad.data.synthetic.scenario import PRODUCTS, SyntheticSample, synthetic_drift_scenario, synthetic_scenario
 
-__all__ = ["PRODUCTS", "SyntheticSample", "synthetic_scenario"]
+__all__ = ["PRODUCTS", "SyntheticSample", "synthetic_drift_scenario", "synthetic_scenario"]

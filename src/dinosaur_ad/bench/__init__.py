@@ -1,0 +1,1 @@
+"""The benchmark: scenarios, runner, metrics, results and report."""

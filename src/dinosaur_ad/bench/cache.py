@@ -1,0 +1,146 @@
+"""What was computed once and can be had again: images as an encoder sees them, and their features.
+
+Everything is filed under the content key of its image and the recipe that made it, so nothing stale is ever found:
+another drift is another key, another encoder another recipe. One file an image, least recently used ones go first when
+the limit is reached. Several processes may share a cache: a file appears whole, and whoever finds one damaged or gone
+computes it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad.encoders import prepare
+from dinosaur_ad.methods.contract import Floats, Photo
+
+DEFAULT_LIMIT = 20 * 10**9
+# Photos whose features are computed before they are filed: bounds memory, and what an interruption loses.
+COMPUTE_AT_ONCE = 256
+# Below the limit by this share after a clean-up, so that not every new file starts another.
+_ROOM = 0.1
+_CRC = 4
+
+Progress = Callable[[str, int, int], None]
+
+
+class DiskCache:
+    """A cache in a folder. ``limit`` is in bytes; ``progress`` hears ("encoding", done, total) as misses are made."""
+
+    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT, progress: Progress | None = None) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.hits = self.misses = 0
+        self._progress = progress or (lambda what, done, total: None)
+        self._bytes: int | None = None
+
+    def prepared(self, photos: Sequence[Photo], size: int) -> NDArray[np.uint8]:
+        """The photos as an encoder sees them, (N, size, size, 3) uint8; new ones are read or drawn in parallel."""
+        shape = (size, size, 3)
+        pixels = np.empty((len(photos), *shape), np.uint8)
+
+        def fill(index: int) -> None:
+            photo = photos[index]
+            found = self._read(f"prepared-{size}", photo.key, np.uint8, shape)
+            if found is None:
+                found = prepare([photo.pixels()], size)[0]
+                self._write(f"prepared-{size}", photo.key, found)
+            pixels[index] = found
+
+        with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="prepare") as pool:
+            list(pool.map(fill, range(len(photos))))  # list: an error in a thread is raised here
+        self._make_room()
+        return pixels
+
+    def features(self, recipe: str, photos: Sequence[Photo], compute: Callable[[Sequence[Photo]], Floats]) -> Floats:
+        """``compute(photos)``, float32 with N as first axis, computing only what is not here yet."""
+        found = {photo.key: self._read(recipe, photo.key, np.float32) for photo in photos}
+        missing = list({photo.key: photo for photo in photos if found[photo.key] is None}.values())
+        self.hits += len(photos) - len(missing)
+        self.misses += len(missing)
+        for start in range(0, len(missing), COMPUTE_AT_ONCE):
+            self._progress("encoding", start, len(missing))
+            group = missing[start : start + COMPUTE_AT_ONCE]
+            for photo, row in zip(group, compute(group), strict=True):
+                found[photo.key] = row
+                self._write(recipe, photo.key, row)
+            self._make_room()
+        if missing:
+            self._progress("encoding", len(missing), len(missing))
+        return np.stack([row for photo in photos if (row := found[photo.key]) is not None])
+
+    # --- files: a header line with the shape, the values, and their checksum ---
+
+    def _path(self, recipe: str, key: str) -> Path:
+        folder = hashlib.sha256(recipe.encode()).hexdigest()[:16]
+        return self.folder / folder / key[:2] / f"{key}.bin"
+
+    def _read(self, recipe: str, key: str, dtype: type, shape: tuple[int, ...] | None = None) -> NDArray[Any] | None:
+        path = self._path(recipe, key)
+        try:
+            content = path.read_bytes()
+            header, _, body = content.partition(b"\n")
+            stored = tuple(int(side) for side in header.split())
+            values, crc = body[:-_CRC], body[-_CRC:]
+            if zlib.crc32(values).to_bytes(_CRC, "big") != crc or (shape is not None and stored != shape):
+                raise ValueError("damaged")
+            array: NDArray[Any] = np.frombuffer(values, dtype).reshape(stored)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            with suppress(OSError):
+                path.unlink()
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return array
+
+    def _write(self, recipe: str, key: str, array: NDArray[Any]) -> None:
+        if self.limit <= 0:
+            return
+        values = np.ascontiguousarray(array).tobytes()
+        header = " ".join(map(str, array.shape)).encode() + b"\n"
+        path = self._path(recipe, key)
+        temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        # Renamed but not synced: what a power cut spoils, the checksum finds.
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(header + values + zlib.crc32(values).to_bytes(_CRC, "big"))
+            temporary.replace(path)
+        except OSError:  # a full disk must not end a run that could do without a cache
+            with suppress(OSError):
+                temporary.unlink()
+            return
+        if self._bytes is not None:
+            self._bytes += len(header) + len(values) + _CRC
+
+    def _make_room(self) -> None:
+        if self._bytes is not None and self._bytes <= self.limit:
+            return
+        files = sorted((entry for entry in map(_status, self.folder.rglob("*")) if entry), reverse=True)
+        self._bytes = sum(size for _, size, _ in files)
+        allowed = self.limit if self._bytes <= self.limit else int(self.limit * (1 - _ROOM))
+        while files and self._bytes > allowed:
+            _, size, path = files.pop()  # the one longest unused
+            with suppress(OSError):
+                path.unlink()
+            self._bytes -= size
+
+
+def _status(path: Path) -> tuple[int, int, Path] | None:
+    """When a file was last used, its size, and the file; None for what is no file any more."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, path) if path.is_file() else None

@@ -1,0 +1,222 @@
+"""Cells on a Ray cluster: each is one task that runs the same :func:`~dinosaur_ad.bench.runner.run_one`.
+
+A worker writes rows, checkpoints and the result where a local run would; only names and sentences travel. When a worker
+or its machine dies, Ray gives the cell to another one, which goes on after the last row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dinosaur_ad import __version__
+from dinosaur_ad.bench.cell import Cell
+from dinosaur_ad.bench.places import Place, open_place
+from dinosaur_ad.bench.results import RESULT, CellResult, FailedCell
+from dinosaur_ad.bench.runner import Say, Surroundings, load_plugins, run_one
+from dinosaur_ad.bench.scenarios import DATA_VARIABLE, open_scenario
+from dinosaur_ad.cluster import connected, first_line, machines, refuse_other_version, worker_environment
+from dinosaur_ad.errors import DinosaurError, InputError
+from dinosaur_ad.methods import get_method
+
+# How often a cell whose worker died is given to another; one that kills every worker must end at some time.
+RETRIES = 10
+# Seconds for a lost worker to let go of its cell: a network file system notices late that a machine is gone.
+PATIENCE = 60.0
+# Seconds between two looks at what the workers have to say, and for an answer of the one that collects it.
+_PAUSE, _HEARING = 0.5, 5.0
+
+
+def run_ray(
+    cells: Sequence[Cell],
+    where: Surroundings,
+    say: Say,
+    *,
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 1,
+) -> tuple[list[CellResult], list[FailedCell]]:
+    """Run all cells on the Ray cluster at ``address``, else on one made of this machine's cores.
+
+    A cell claims ``cpus`` cores and, on the device ``cuda``, ``gpus`` GPUs (a fraction: so many share one). Results,
+    failures and refusals are those of :func:`~dinosaur_ad.bench.runner.run_local`, in the order of the cells.
+    """
+    for cell in cells:
+        if cell.device not in ("cpu", "cuda"):
+            raise InputError(f"Ray itself gives each cell a GPU; write --device cuda instead of {cell.device}.")
+        open_scenario(cell.scenario, where.data, cell.seed)
+    claims = [{"num_cpus": cpus, "num_gpus": gpus if cell.device == "cuda" else 0} for cell in cells]
+    with connected(address) as ray:
+        _check_resources(ray, claims, say, can_grow=bool(address or os.environ.get("RAY_ADDRESS")))
+        outcomes = _Run(ray, cells, _absolute(where), say).finish(claims)
+    done = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
+    return done, [outcome for outcome in outcomes if isinstance(outcome, FailedCell)]
+
+
+def _absolute(where: Surroundings) -> Surroundings:
+    """The same with paths that do not depend on where a worker was started, nor on its variables."""
+    data = where.data or (Path(variable) if (variable := os.environ.get(DATA_VARIABLE)) else None)
+    return replace(
+        where,
+        out=where.out if "://" in where.out else str(Path(where.out).absolute()),
+        data=None if data is None else data.expanduser().absolute(),
+        cache=where.cache.absolute(),
+        plugins=tuple(path.absolute() for path in where.plugins),
+    )
+
+
+def _check_resources(ray: Any, claims: Sequence[dict[str, float]], say: Say, *, can_grow: bool) -> None:
+    """Refuse what would wait for ever; a cluster elsewhere may grow, so there it is only said."""
+    there = machines(ray)
+    for cpus, gpus in {(claim["num_cpus"], claim["num_gpus"]) for claim in claims}:
+        if any(machine.get("CPU", 0) >= cpus and machine.get("GPU", 0) >= gpus for machine in there):
+            continue
+        sentence = f"A cell wants {cpus:g} CPU cores and {gpus:g} GPUs, and no machine of the Ray cluster has as many"
+        if not can_grow:
+            raise InputError(f"{sentence}; claim less, use --device cpu, or name another cluster with --address.")
+        say(f"{sentence}: it waits until there is one.")
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A cell as it travels: by names, because a method of the user's own is known there only once it is loaded."""
+
+    method: str
+    settings: dict[str, Any]
+    scenario: str
+    seed: int
+    device: str
+    where: Surroundings
+    prefix: str
+    folder: str
+    version: str = __version__
+
+    @classmethod
+    def of(cls, cell: Cell, where: Surroundings, prefix: str) -> _Order:
+        """The order for one cell."""
+        config = cell.choice.config
+        settings = {entry.name: getattr(config, entry.name) for entry in fields(config)}
+        return cls(cell.choice.name, settings, cell.scenario, cell.seed, cell.device, where, prefix, str(Path.cwd()))
+
+    def cell(self) -> Cell:
+        """The cell again."""
+        return Cell(get_method(self.method).with_settings(self.settings), self.scenario, self.seed, self.device)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """How a cell ended: its result is in its folder, or it failed, or it was refused with a sentence."""
+
+    failed: FailedCell | None = None
+    refused: str = ""
+
+
+class _Ear:
+    """An actor that hears what the workers have to say, until somebody asks for it."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def hear(self, line: str) -> None:
+        """One more line."""
+        self._lines.append(line)
+
+    def take(self) -> list[str]:
+        """All lines since the last time."""
+        lines, self._lines = self._lines, []
+        return lines
+
+
+def _work(order: _Order, ear: Any) -> _Answer:
+    """On a worker: run the cell. What the user should read is returned; an error would come as a dump of Ray's."""
+    import ray
+
+    said: list[Any] = []
+
+    def say(text: str) -> None:
+        # Not waited for here: while a task waits, Ray lends its core to another cell.
+        said.append(ear.hear.remote(f"{order.prefix}: {text}"))
+
+    try:
+        refuse_other_version(order.version)
+        with suppress(OSError):  # so that folder:PATH and weights mean what they mean to the one who asked
+            os.chdir(order.folder)
+        load_plugins(order.where.plugins)
+        outcome = run_one(order.cell(), order.where, say, patience=PATIENCE)
+    except DinosaurError as error:
+        return _Answer(refused=str(error))
+    finally:
+        if said:
+            ray.wait(said, num_returns=len(said), timeout=_HEARING)
+    return _Answer(failed=outcome if isinstance(outcome, FailedCell) else None)
+
+
+class _Run:
+    """The cells under way, and what has become of those that are not any more."""
+
+    def __init__(self, ray: Any, cells: Sequence[Cell], where: Surroundings, say: Say) -> None:
+        self._ray = ray
+        self._cells = cells
+        self._where = where
+        self._place = open_place(where.out)
+        self._say = say
+        self._ear = ray.remote(num_cpus=0, max_restarts=-1)(_Ear).remote()
+
+    def finish(self, claims: Sequence[dict[str, float]]) -> list[CellResult | FailedCell]:
+        """Give all cells to the cluster and wait for them; a refusal or an interruption ends those that still run."""
+        ray, outcomes = self._ray, {}
+        pending = {self._submit(number, claim): number for number, claim in enumerate(claims)}
+        try:
+            while pending:
+                ready, _ = ray.wait(list(pending), timeout=_PAUSE)
+                self._pass_on()
+                for reference in ready:
+                    number = pending.pop(reference)
+                    outcomes[number] = self._outcome(self._cells[number], reference)
+        finally:
+            for reference in pending:
+                ray.cancel(reference, force=True)
+            ray.kill(self._ear)
+        return [outcomes[number] for number in range(len(self._cells))]
+
+    def _submit(self, number: int, claim: dict[str, float]) -> Any:
+        cell = self._cells[number]
+        order = _Order.of(cell, self._where, f"[{number + 1}/{len(self._cells)}] {cell.name}")
+        options = claim | {"runtime_env": worker_environment(claim["num_cpus"])}
+        # One process a cell: its peak of memory is its own, and nothing is left over from the cell before.
+        work = self._ray.remote(max_calls=1, max_retries=RETRIES, **options)(_work)
+        return work.remote(order, self._ear)
+
+    def _pass_on(self) -> None:
+        with suppress(self._ray.exceptions.RayError):
+            for line in self._ray.get(self._ear.take.remote(), timeout=_HEARING):
+                self._say(line)
+
+    def _outcome(self, cell: Cell, reference: Any) -> CellResult | FailedCell:
+        place = self._place.below(cell.folder)
+        try:
+            answer: _Answer = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            return self._lost(cell, place, error)
+        if answer.refused:
+            raise InputError(answer.refused)
+        if answer.failed:
+            return answer.failed
+        if not place.has(RESULT):
+            raise InputError(
+                f"A worker finished {cell.name}, but '{place}' does not have its result; --out must be a folder that "
+                "all machines share, or an address such as s3://bucket/results."
+            )
+        return CellResult.load(place)
+
+    def _lost(self, cell: Cell, place: Place, error: Exception) -> FailedCell:
+        """A cell that no worker survived, or that none could begin."""
+        sentence = f"Ray gave the cell up after {RETRIES + 1} attempts or could not begin it ({first_line(error)})"
+        failure = FailedCell(cell.choice.name, cell.scenario, cell.seed, sentence, str(error))
+        failure.save(place)
+        self._say(f"{cell.name}: failed: {sentence}")
+        return failure

@@ -1,0 +1,67 @@
+"""The report on disk: one page, one Markdown file, one LaTeX file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad.bench.grid_results import load_grids
+from dinosaur_ad.bench.report.groups import group_cells
+from dinosaur_ad.bench.report.page import TITLE, benchmark_page, headline
+from dinosaur_ad.bench.report.render import plain, to_latex, to_markdown
+from dinosaur_ad.bench.report.tables import tables_of
+from dinosaur_ad.bench.results import CellResult, FailedCell
+from dinosaur_ad.errors import InputError
+
+_LATEX_HEAD = "% Made by dinosaur bench report; \\input this file. Needs \\usepackage{booktabs,graphicx}.\n"
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """Where the three files are."""
+
+    html: Path
+    markdown: Path
+    latex: Path
+
+
+def write_report(
+    results: Sequence[CellResult],
+    out: Path,
+    *,
+    data: Path | None = None,
+    failed: Sequence[FailedCell] = (),
+    folders: Sequence[str] = (),
+) -> ReportFiles:
+    """Write ``report.html``, ``report.md`` and ``report.tex`` into ``out``; the same results give the same bytes.
+
+    ``data`` is the folder of the datasets, for the pictures; None looks where the environment says. ``folders`` are
+    searched for grids of hyperparameters.
+
+    :raises InputError: there is nothing to report, results were not made alike, or ``out`` cannot be written.
+    """
+    grids = load_grids(folders)
+    if not (results or failed or grids):
+        raise InputError("There is nothing to report; make results with: dinosaur bench run.")
+    groups = group_cells(results)
+    made = tables_of(groups, grids)
+    intro = [f"# {TITLE}", headline(groups, failed), *_failures(failed)]
+    contents = {
+        out / "report.html": benchmark_page(groups, made, failed, data),
+        out / "report.md": "\n\n".join([*intro, *(to_markdown(table) for table in made)]),
+        out / "report.tex": "\n".join([_LATEX_HEAD, *(to_latex(table) for table in made)]),
+    }
+    for path, text in contents.items():
+        try:
+            write_atomic(path, text.encode())
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise InputError(f"The report '{path}' could not be written ({reason}); choose another --out.") from error
+    return ReportFiles(*contents)
+
+
+def _failures(failed: Sequence[FailedCell]) -> list[str]:
+    lines = [f"- {plain(f'{cell.method} on {cell.scenario}, seed {cell.seed}: {cell.error}')}" for cell in failed]
+    return ["Cells that failed:", "\n".join(lines)] if failed else []

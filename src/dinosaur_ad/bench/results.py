@@ -1,0 +1,227 @@
+"""The result of a cell: one JSON file and one array file, from which every table and figure is computed.
+
+``result.json`` says what was run, on what, with which outcome as T x T matrices; ``arrays.npz`` holds the scores of the
+final model image by image. A full result also has the scores after every earlier task, image names and the maps; the
+compact form, small enough to commit, has not.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad.bench.places import Place, open_place
+from dinosaur_ad.errors import InputError
+
+FORMAT = 1
+RESULT, ARRAYS, ERROR = "result.json", "arrays.npz", "error.json"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """What the final model said about one task's N test images, in the order of the dataset.
+
+    ``routes`` are indices into the cell's tasks; ``oracle`` the scores with the true task given; ``history`` (T, N) the
+    scores after every task. ``history``, ``names`` and ``maps`` are None in the compact form.
+    """
+
+    labels: NDArray[np.int8]
+    kinds: tuple[str, ...]
+    scores: NDArray[np.float32]
+    oracle: NDArray[np.float32] | None = None
+    routes: NDArray[np.int16] | None = None
+    own_thresholds: NDArray[np.float32] | None = None
+    history: NDArray[np.float32] | None = None
+    names: tuple[str, ...] | None = None
+    maps: NDArray[np.float16] | None = None
+
+
+@dataclass(frozen=True)
+class FailedCell:
+    """A cell that ended with an error; ``details`` is a traceback where the error was not foreseen."""
+
+    method: str
+    scenario: str
+    seed: int
+    error: str
+    details: str = ""
+
+    def save(self, place: Place) -> None:
+        """Leave a note where the result would be."""
+        place.write(ERROR, (json.dumps(asdict(self), indent=1) + "\n").encode())
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One (method, scenario, seed), finished.
+
+    Matrices are T x T: row ``t`` is the state after learning task ``t``, column ``j`` the task it is tested on. What is
+    undefined (the true task given before it was learned) is NaN, and null in the file.
+    """
+
+    method: str
+    summary: str
+    scenario: str
+    seed: int
+    settings: dict[str, Any]
+    info: dict[str, Any]
+    parameters: dict[str, int]
+    scenario_info: dict[str, Any]
+    tasks: list[dict[str, Any]]
+    auroc: Floats
+    nan_scores: NDArray[np.int64]
+    thresholds: Floats
+    oracle_auroc: Floats | None
+    routing: Floats | None
+    pixel: list[dict[str, float]] | None
+    rows: list[dict[str, Any]]
+    environments: list[dict[str, Any]]
+    final: list[TaskScores]
+
+    @property
+    def name(self) -> str:
+        """The cell in words."""
+        return f"{self.method} on {self.scenario}, seed {self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """Where its files are, below the folder of all results."""
+        return cell_folder(self.method, self.scenario, self.seed)
+
+    def save(self, place: Place, *, compact: bool = False) -> None:
+        """Write both files; the JSON last, because it says that the cell is finished."""
+        arrays = dict(_to_arrays(self.final, compact=compact))
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        document = {
+            "format": FORMAT,
+            **{key: getattr(self, key) for key in _PLAIN},
+            **{key: _nested(getattr(self, key)) for key in _MATRICES},
+        }
+        place.write(ARRAYS, buffer.getvalue())
+        place.write(RESULT, (json.dumps(_without_nan(document), indent=1, allow_nan=False) + "\n").encode())
+
+    @classmethod
+    def load(cls, place: Place) -> CellResult:
+        """Read both files; a damaged or foreign one is refused with a sentence that names it."""
+        try:
+            document = json.loads(place.read(RESULT))
+            if document["format"] != FORMAT:
+                raise InputError(
+                    f"'{place}' was written in format {document['format']} by another version of dinosaur-ad; "
+                    "use that version."
+                )
+            with np.load(io.BytesIO(place.read(ARRAYS)), allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+            plain = {key: document[key] for key in _PLAIN}
+            matrices: dict[str, Any] = {key: _matrix(document[key]) for key in _MATRICES}
+            matrices["nan_scores"] = np.asarray(document["nan_scores"], np.int64)
+            final = [_from_arrays(arrays, index) for index in range(len(document["tasks"]))]
+            pixel = plain["pixel"]
+            plain["pixel"] = pixel and [
+                {key: math.nan if value is None else value for key, value in task.items()} for task in pixel
+            ]
+            return cls(**plain, **matrices, final=final)
+        except FileNotFoundError as error:
+            raise InputError(f"'{place}' holds no finished result ({error.filename or error} is missing).") from error
+        except (KeyError, ValueError, TypeError, BadZipFile, EOFError) as error:
+            raise InputError(f"The result in '{place}' is damaged ({error}); run that cell again.") from error
+
+
+_PLAIN = (
+    "method", "summary", "scenario", "seed", "settings", "info", "parameters",
+    "scenario_info", "tasks", "pixel", "rows", "environments",
+)  # fmt: skip
+_MATRICES = ("auroc", "nan_scores", "thresholds", "oracle_auroc", "routing")
+
+
+def cell_folder(method: str, scenario: str, seed: int) -> str:
+    """Where the files of a cell are, below the folder of all results.
+
+    >>> cell_folder("dinosaur:paper", "folder:/photos/line 3", 0)
+    'folder-line 3/dinosaur-paper/seed-0'
+    """
+    kind, colon, path = scenario.partition(":")
+    last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return f"{f'{kind}-{last}' if colon else scenario}/{method.replace(':', '-')}/seed-{seed}"
+
+
+def find_results(folders: Sequence[str]) -> tuple[list[CellResult], list[FailedCell]]:
+    """All finished and failed cells below the given folders (or fsspec addresses), sorted."""
+    finished: list[CellResult] = []
+    failed: list[FailedCell] = []
+    for folder in folders:
+        place = open_place(folder)
+        for name in sorted(place.list()):
+            parent, _, file = name.rpartition("/")
+            if file == RESULT:
+                finished.append(CellResult.load(place.below(parent)))
+            elif file == ERROR:
+                failed.append(FailedCell(**json.loads(place.read(name))))
+    if not finished and not failed:
+        raise InputError(f"There are no results in {', '.join(folders)}; make some with: dinosaur bench run.")
+    return sorted(finished, key=_order), sorted(failed, key=_order)
+
+
+def _order(cell: CellResult | FailedCell) -> tuple[str, str, int]:
+    return cell.scenario, cell.method, cell.seed
+
+
+def _to_arrays(final: Iterable[TaskScores], *, compact: bool) -> Iterator[tuple[str, NDArray[Any]]]:
+    for index, task in enumerate(final):
+        kinds = sorted(set(task.kinds))
+        yield f"{index}/kind_names", np.asarray(kinds, np.str_)
+        yield f"{index}/kinds", np.asarray([kinds.index(kind) for kind in task.kinds], np.int16)
+        for key in ("labels", "scores", "oracle", "routes", "own_thresholds", "history", "maps"):
+            value = getattr(task, key)
+            if value is not None and not (compact and key in ("history", "maps")):
+                yield f"{index}/{key}", value
+        if task.names is not None and not compact:
+            yield f"{index}/names", np.asarray(task.names, np.str_)
+
+
+def _from_arrays(arrays: Mapping[str, NDArray[Any]], index: int) -> TaskScores:
+    kind_names = arrays[f"{index}/kind_names"].tolist()
+    names = arrays.get(f"{index}/names")
+    return TaskScores(
+        labels=arrays[f"{index}/labels"],
+        kinds=tuple(kind_names[kind] for kind in arrays[f"{index}/kinds"]),
+        scores=arrays[f"{index}/scores"],
+        oracle=arrays.get(f"{index}/oracle"),
+        routes=arrays.get(f"{index}/routes"),
+        own_thresholds=arrays.get(f"{index}/own_thresholds"),
+        history=arrays.get(f"{index}/history"),
+        names=None if names is None else tuple(names.tolist()),
+        maps=arrays.get(f"{index}/maps"),
+    )
+
+
+def _nested(matrix: NDArray[Any] | None) -> list[list[float]] | None:
+    return None if matrix is None else matrix.tolist()
+
+
+def _matrix(nested: list[list[float | None]] | None) -> Floats | None:
+    if nested is None:
+        return None
+    return np.asarray([[math.nan if value is None else value for value in row] for row in nested], np.float64)
+
+
+def _without_nan(value: Any) -> Any:
+    """The same document with null for NaN, which JSON does not know."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(entry) for entry in value]
+    return value

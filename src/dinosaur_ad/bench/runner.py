@@ -1,0 +1,157 @@
+"""Cells one after another, on this machine. One that fails is written down as failed, and the others go on."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from importlib import util
+from pathlib import Path
+
+import filelock
+
+from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
+from dinosaur_ad.bench.cell import Cell, OtherConfigurationError, run_cell
+from dinosaur_ad.bench.places import LocalPlace, Place, open_place
+from dinosaur_ad.bench.results import ERROR, CellResult, FailedCell
+from dinosaur_ad.bench.scenarios import open_scenario
+from dinosaur_ad.encoders.weights import cache_home
+from dinosaur_ad.errors import DinosaurError, InputError
+from dinosaur_ad.methods import choose_methods
+
+Say = Callable[[str], None]
+# Seconds between two lines about how far encoding has come.
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a run reads and writes. Nothing here changes a number."""
+
+    out: str
+    data: Path | None = None
+    cache: Path = field(default_factory=lambda: cache_home() / "bench")
+    cache_limit: int = DEFAULT_LIMIT
+    plugins: tuple[Path, ...] = ()
+
+
+def plan(
+    methods: Sequence[str],
+    scenarios: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    settings: Mapping[str, str] | None = None,
+    device: str = "cpu",
+) -> list[Cell]:
+    """Every method on every scenario with every seed; wrong names and settings are refused here, before any work."""
+    choices = choose_methods(methods, settings or {})
+    for what, given in (("scenario", scenarios), ("seed", seeds)):
+        if not given or len(set(given)) < len(given):
+            raise InputError(f"Give at least one {what} and name each once, got '{','.join(map(str, given))}'.")
+    return [Cell(choice, scenario, seed, device) for scenario in scenarios for choice in choices for seed in seeds]
+
+
+def run_local(cells: Sequence[Cell], where: Surroundings, say: Say) -> tuple[list[CellResult], list[FailedCell]]:
+    """Run all cells in turn. Data that is not there is refused before the first one begins."""
+    for cell in cells:
+        open_scenario(cell.scenario, where.data, cell.seed)
+    done: list[CellResult] = []
+    failed: list[FailedCell] = []
+    for number, cell in enumerate(cells, start=1):
+        outcome = run_one(cell, where, prefixed(say, f"[{number}/{len(cells)}] {cell.name}"))
+        if isinstance(outcome, CellResult):
+            done.append(outcome)
+        else:
+            failed.append(outcome)
+    return done, failed
+
+
+def run_one(cell: Cell, where: Surroundings, say: Say, *, patience: float = 0.0) -> CellResult | FailedCell:
+    """Run one cell, on whatever machine this is; any error but a wrong configuration becomes its outcome.
+
+    ``patience`` is how many seconds to wait for another process that works on the same cell.
+    """
+    load_plugins(where.plugins)
+    place = open_place(where.out).below(cell.folder)
+    with _alone(place, cell, patience):
+        try:
+            scenario = open_scenario(cell.scenario, where.data, cell.seed)
+            cache = DiskCache(where.cache, where.cache_limit, _patient(say))
+            result = run_cell(cell, scenario, place, cache=cache, say=say)
+        except OtherConfigurationError:
+            raise
+        except Exception as error:
+            # Whatever a method does wrong is a finding about that method, and no reason to stop the others.
+            failure = _failure(cell, error)
+            failure.save(place)
+            say(f"failed: {failure.error}")
+            return failure
+        place.remove(ERROR)
+    return result
+
+
+def prefixed(say: Say, prefix: str) -> Say:
+    """The same voice, saying first which cell it speaks of."""
+    return lambda text: say(f"{prefix}: {text}")
+
+
+def load_plugins(paths: Sequence[Path]) -> None:
+    """Import Python files that register methods of their own; each once a process."""
+    for path in paths:
+        name = f"dinosaur_plugin_{path.stem}"
+        if name in sys.modules:
+            continue
+        spec = util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            raise InputError(f"'{path}' is not a Python file; --load takes the file that registers your method.")
+        module = util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise InputError(f"'{path}' could not be loaded ({type(error).__name__}: {error}); correct it.") from error
+
+
+def _failure(cell: Cell, error: Exception) -> FailedCell:
+    foreseen = isinstance(error, DinosaurError)
+    sentence = str(error) if foreseen else f"{type(error).__name__}: {error}".splitlines()[0]
+    details = "" if foreseen else "".join(traceback.format_exception(error))
+    return FailedCell(cell.choice.name, cell.scenario, cell.seed, sentence, details)
+
+
+@contextmanager
+def _alone(place: Place, cell: Cell, patience: float) -> Iterator[None]:
+    """Keep two runs on one disk from writing the same cell; an object store has no locks to offer."""
+    if not isinstance(place, LocalPlace):
+        with nullcontext():
+            yield
+        return
+    place.folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(place.folder / ".lock")
+    try:
+        lock.acquire(timeout=patience)
+    except filelock.Timeout as error:
+        raise InputError(
+            f"Another run is working on {cell.name} in '{place}'; wait for it, or leave that cell out."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _patient(say: Say) -> Callable[[str, int, int], None]:
+    """Progress as a line now and then."""
+    last = time.monotonic()
+
+    def progress(what: str, done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last > PATIENCE:
+            last = time.monotonic()
+            say(f"{what} {done} of {total} images")
+
+    return progress

@@ -1,0 +1,241 @@
+"""The scenarios that can be run by name, and whether their data is here.
+
+A scenario of real images looks for its dataset in a data folder (``--data``, or ``DINOSAUR_DATA``), under any of the
+names its archive unpacks to. Adding one is an entry in :data:`_SPECS`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from dinosaur_ad.bench.datasets import DATASETS, Dataset
+from dinosaur_ad.data import Scenario, loco_scenario, mtd_scenario, mvtec_scenario
+from dinosaur_ad.data.drift import DriftKind
+from dinosaur_ad.data.mtd import MtdDrift
+from dinosaur_ad.data.synthetic import synthetic_drift_scenario, synthetic_scenario
+from dinosaur_ad.errors import InputError
+
+__all__ = [
+    "Dataset",
+    "Row",
+    "ScenarioSpec",
+    "Status",
+    "data_status",
+    "describe_table",
+    "list_scenarios",
+    "open_scenario",
+]
+
+FOLDER_PREFIX = "folder:"
+DATA_VARIABLE = "DINOSAUR_DATA"
+
+
+@dataclass(frozen=True)
+class ScenarioSpec:
+    """One entry: what it is, what it needs, and how to build it from (the dataset's folder, seed)."""
+
+    name: str
+    summary: str
+    dataset: Dataset | None
+    build: Callable[[Path | None, int], Scenario]
+    tasks: int
+    """How many tasks it has when its dataset is whole."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Whether a scenario's data is here, and how many ``tasks`` that gives.
+
+    ``partial`` means that it runs, on fewer tasks than it should have; data that cannot be run is ``missing``.
+    """
+
+    state: Literal["ready", "partial", "missing", "built in"]
+    detail: str
+    tasks: int = 0
+
+
+class Row(NamedTuple):
+    """One line of what ``dinosaur bench list`` shows; ``tasks`` reads like ``10`` or ``5 of 15``."""
+
+    name: str
+    tasks: str
+    state: str
+    detail: str
+    summary: str
+
+
+def list_scenarios() -> dict[str, ScenarioSpec]:
+    """All scenarios by name. Besides these, ``folder:PATH`` is any folder of categories in the MVTec-AD layout."""
+    return dict(_SPECS)
+
+
+def open_scenario(name: str, data: Path | None = None, seed: int = 0) -> Scenario:
+    """The scenario called ``name``, which is also the name it bears.
+
+    :param data: the folder that holds the datasets; without it, the one ``DINOSAUR_DATA`` names.
+    :param seed: decides the draws of drift and of synthetic products, never the split of a dataset.
+    :raises InputError: an unknown name, or data that is missing or incomplete; the sentence says what to do.
+
+    >>> [task.name for task in open_scenario("synthetic-tiny").tasks]
+    ['fabric', 'gear']
+    """
+    if name.startswith(FOLDER_PREFIX):
+        return replace(_own_categories(name), name=name)
+    spec = _get(name)
+    folder = None if spec.dataset is None else _require(spec.dataset, data, name)
+    return replace(spec.build(folder, seed), name=name)
+
+
+def data_status(name: str, data: Path | None = None) -> Status:
+    """Whether the scenario called ``name`` can be run; reads folders, not images.
+
+    >>> data_status("synthetic").state
+    'built in'
+    """
+    if name.startswith(FOLDER_PREFIX):
+        return _try(partial(_own_categories, name), None)
+    spec = _get(name)
+    if spec.dataset is None:
+        return Status("built in", "needs no data", spec.tasks)
+    folder = _find(spec.dataset, data)
+    if folder is None:
+        return Status("missing", _missing(spec.dataset, data))
+    return _try(partial(spec.build, folder, 0), folder, spec.tasks)
+
+
+def describe_table(data: Path | None = None) -> list[Row]:
+    """A row for each scenario, for people; scenarios on one dataset share its state."""
+    states: dict[str, Status] = {}
+    rows = []
+    for spec in _SPECS.values():
+        shared = spec.name if spec.dataset is None else spec.dataset.name
+        status = states[shared] = states.get(shared) or data_status(spec.name, data)
+        tasks = f"{status.tasks} of {spec.tasks}" if status.state == "partial" else str(spec.tasks)
+        rows.append(Row(spec.name, tasks, status.state, status.detail, spec.summary))
+    return rows
+
+
+def _get(name: str) -> ScenarioSpec:
+    if name not in _SPECS:
+        raise InputError(f"There is no scenario '{name}'; choose from: {', '.join(_SPECS)}, {FOLDER_PREFIX}PATH.")
+    return _SPECS[name]
+
+
+# Where the data is
+
+
+def _data_folder(data: Path | None) -> Path | None:
+    named = os.environ.get(DATA_VARIABLE)
+    return data or (Path(named) if named else None)
+
+
+def _find(dataset: Dataset, data: Path | None) -> Path | None:
+    """The dataset's folder in the data folder, or the data folder itself when that is the dataset."""
+    root = _data_folder(data)
+    if root is None:
+        return None
+    candidates = [root / name for name in dataset.folders]
+    if root.name in dataset.folders:
+        candidates.insert(0, root)
+    return next((folder for folder in candidates if folder.is_dir()), None)
+
+
+def _require(dataset: Dataset, data: Path | None, name: str) -> Path:
+    folder = _find(dataset, data)
+    if folder is None:
+        raise InputError(f"'{name}' cannot be run: {_missing(dataset, data)}.")
+    return folder
+
+
+def _missing(dataset: Dataset, data: Path | None) -> str:
+    root, (ours, *others) = _data_folder(data), dataset.folders
+    names = f"folder '{ours}' (nor {', '.join(others)})"
+    if root is None:
+        looked = f"no data folder was given to look for '{ours}' in"
+    else:
+        looked = f"'{root}' has no {names}" if root.is_dir() else f"the data folder '{root}' does not exist"
+    return (
+        f"{looked}; download {dataset.name} from {dataset.url} ({dataset.size}; licence: {dataset.licence}), "
+        f"{dataset.how}, and pass the folder that holds it with --data or {DATA_VARIABLE}"
+    )
+
+
+def _try(build: Callable[[], Scenario], folder: Path | None, expected: int = 0) -> Status:
+    try:
+        scenario = build()
+    except InputError as error:
+        return Status("missing", str(error).rstrip("."))
+    where = "" if folder is None else f" in '{folder}'"
+    if len(scenario.tasks) < expected:
+        present = ", ".join(task.name for task in scenario.tasks)
+        detail = f"{len(scenario.tasks)} of {expected} categories{where}: {present}"
+        return Status("partial", detail, len(scenario.tasks))
+    return Status("ready", f"{len(scenario.tasks)} tasks{where}", len(scenario.tasks))
+
+
+# How each is built
+
+
+def _own_categories(name: str) -> Scenario:
+    path = name.removeprefix(FOLDER_PREFIX)
+    if not path:
+        raise InputError("'folder:' names no folder; write folder:PATH, such as folder:photos/line-3.")
+    return mvtec_scenario(Path(path).expanduser())
+
+
+def _official(read: Callable[[Path], Scenario], dataset: Dataset, folder: Path | None, seed: int) -> Scenario:
+    """The dataset's own categories and no others, so that the name says what was measured."""
+    assert folder is not None
+    scenario = read(folder)
+    tasks = tuple(task for task in scenario.tasks if task.name in dataset.categories)
+    if not tasks:
+        raise InputError(
+            f"'{folder}' holds none of the categories of {dataset.name} ({', '.join(dataset.categories)}); "
+            f"for your own categories write folder:{folder}."
+        )
+    return replace(scenario, tasks=tasks)
+
+
+def _mtd(drift: MtdDrift, folder: Path | None, seed: int) -> Scenario:
+    assert folder is not None
+    return mtd_scenario(folder, drift, seed)
+
+
+def _synthetic(folder: Path | None, seed: int) -> Scenario:
+    return synthetic_scenario(seed)
+
+
+def _synthetic_tiny(folder: Path | None, seed: int) -> Scenario:
+    return synthetic_scenario(seed, train=8, test_normal=4, test_per_kind=1, size=96, products=["fabric", "gear"])
+
+
+def _synthetic_drift(drift: DriftKind, folder: Path | None, seed: int) -> Scenario:
+    return synthetic_drift_scenario(drift, seed)
+
+
+def _specs() -> Sequence[ScenarioSpec]:
+    ad, loco, mtd = DATASETS["mvtec-ad"], DATASETS["mvtec-loco"], DATASETS["mtd"]
+    literal = "the same with the scale as printed (a factor of 0.01 to 0.10): hardly anything is left to see"
+    return (
+        ScenarioSpec("mvtec-ad", "15 products in alphabetical order", ad, partial(_official, mvtec_scenario, ad), 15),
+        ScenarioSpec(
+            "mvtec-loco", "5 products, logical and structural defects", loco, partial(_official, loco_scenario, loco), 5
+        ),
+        ScenarioSpec("mtd-color", "magnetic tiles, light drifts over 10 tasks", mtd, partial(_mtd, "color"), 10),
+        ScenarioSpec("mtd-blur", "magnetic tiles, focus drifts over 10 tasks", mtd, partial(_mtd, "blur"), 10),
+        ScenarioSpec("mtd-geo", "magnetic tiles, camera drifts over 10 tasks", mtd, partial(_mtd, "geo"), 10),
+        ScenarioSpec("mtd-geo-literal", literal, mtd, partial(_mtd, "geo-literal"), 10),
+        ScenarioSpec("synthetic", "5 procedural products", None, _synthetic, 5),
+        ScenarioSpec("synthetic-color", "procedural fabric, light drifts", None, partial(_synthetic_drift, "color"), 4),
+        ScenarioSpec("synthetic-blur", "procedural fabric, focus drifts", None, partial(_synthetic_drift, "blur"), 4),
+        ScenarioSpec("synthetic-geo", "procedural fabric, camera drifts", None, partial(_synthetic_drift, "geo"), 4),
+        ScenarioSpec("synthetic-tiny", "2 procedural products, few small images; for tests", None, _synthetic_tiny, 2),
+    )
+
+
+_SPECS = {spec.name: spec for spec in _specs()}

@@ -1,0 +1,56 @@
+"""Runs that are worth a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dinosaur_ad.errors import InputError
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Which methods on which scenarios with which seeds, and what differs from the methods' settings."""
+
+    summary: str
+    methods: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+SUITES = {
+    "tiny": Suite(
+        "seconds, random encoder: shows that everything works, and nothing else",
+        ("dinosaur", "patchcore"),
+        ("synthetic-tiny",),
+        settings={
+            "dinosaur.encoder": "tiny-dinov2",
+            "dinosaur.layers": "0+1",
+            "dinosaur.size": "70",
+            "patchcore.backbone": "tiny-resnet",
+            "patchcore.size": "64",
+            "patchcore.dim": "16",
+            "patchcore.minimum": "50",
+        },
+    ),
+    "quick": Suite(
+        "minutes on two cores, no downloads beyond the embedded encoder: synthetic products and drift",
+        ("dinosaur", "dinosaur:paper", "patchcore:vit"),
+        ("synthetic", "synthetic-color"),
+        settings={"patchcore.replay": "20"},
+    ),
+    "paper": Suite(
+        "the paper's five protocols, and its geometric drift as printed; wants the datasets and a GPU",
+        ("dinosaur", "dinosaur:paper", "patchcore"),
+        ("mvtec-ad", "mvtec-loco", "mtd-color", "mtd-geo", "mtd-blur", "mtd-geo-literal"),
+        seeds=(0, 1, 2),
+    ),
+}
+
+
+def get_suite(name: str) -> Suite:
+    """The suite called ``name``; an unknown one is answered with those there are."""
+    if name not in SUITES:
+        raise InputError(f"There is no suite '{name}'; choose from: {', '.join(SUITES)}.")
+    return SUITES[name]

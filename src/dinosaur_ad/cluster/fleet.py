@@ -1,0 +1,275 @@
+"""Batch inspection of very large image sets through Ray Data.
+
+Paths go out in parts, results come back in the order of the paths, and only a few parts are under way at a time: what
+is held does not grow with the number of images, beyond their names.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad import __version__
+from dinosaur_ad.cluster.connection import connected, first_line, machines, refuse_other_version, worker_environment
+from dinosaur_ad.cluster.images import is_address, read_anywhere
+from dinosaur_ad.data.images import Pixels
+from dinosaur_ad.data.stream import batched
+from dinosaur_ad.detector import INSPECT_AT_ONCE, Dinosaur
+from dinosaur_ad.errors import DinosaurError, InputError
+from dinosaur_ad.inspection import Inspection, Rejected
+from dinosaur_ad.store import TaskStore
+
+# The most images that travel together; a multiple of INSPECT_AT_ONCE.
+_PART = 16 * INSPECT_AT_ONCE
+# Parts for each worker, where there are images enough: the slower one gets fewer.
+_PARTS_EACH = 4
+# Images fetched and decoded at a time in one worker: more than its cores, because object stores are slow to answer.
+_READERS = 8
+# Seconds for the machines to remove what was unpacked on them.
+_TIDYING = 20.0
+
+
+class Fleet:
+    """The detector of a store on every machine of a Ray cluster: the stream and the results of :class:`Dinosaur`.
+
+    ``detector`` has the store; ``weights``, ``backend`` and ``threads`` (one, unless said otherwise) are those of each
+    worker. Paths must lead to the same files on all machines; addresses (``s3://...``) do so anyway.
+    """
+
+    def __init__(
+        self,
+        detector: Dinosaur,
+        *,
+        weights: str | Path | None = None,
+        backend: str = "onnx",
+        threads: int | None = None,
+        address: str | None = None,
+    ) -> None:
+        if threads is not None and threads < 1:
+            raise InputError(f"The number of threads must be at least 1, got {threads}.")
+        self._detector = detector
+        self._address = address
+        self._threads = threads or 1
+        place = None if weights is None else str(Path(weights).absolute())
+        self._options = {"weights": place, "backend": backend, "threads": self._threads}
+        self._info: dict[str, Any] = {}
+
+    @property
+    def store(self) -> TaskStore:
+        """Where tasks are kept, on this machine."""
+        return self._detector.store
+
+    def info(self) -> dict[str, Any]:
+        """What makes the results, as a worker said; nothing before the first image was inspected."""
+        return self._info
+
+    def stream(
+        self, images: Sequence[Path | str], *, task: str | None = None, false_alarms: float | None = None
+    ) -> Iterator[Inspection | Rejected]:
+        """Inspect any number of images; the results come in their order, unreadable ones are reported and skipped."""
+        self._refuse_bad_question(task, false_alarms)
+        with connected(self._address) as ray:
+            cargo = _Cargo(f"dinosaur-store-{uuid.uuid4().hex}", ray.put(_pack(self._detector)))
+            question = _Question(cargo, self._options, task, false_alarms, __version__)
+            try:
+                for answer in self._answers(ray, question, images):
+                    if isinstance(answer, DinosaurError):
+                        raise answer
+                    self._info = answer.info or self._info
+                    yield from answer.results
+            except ray.exceptions.RayError as error:
+                raise InputError(
+                    f"Ray could not finish ({first_line(error)}); see its logs, and whether every machine has the "
+                    "same dinosaur-ad."
+                ) from error
+            finally:
+                with suppress(Exception):  # a folder left on a machine that is gone must not hide what went wrong
+                    _tidy(ray, cargo)
+
+    def _refuse_bad_question(self, task: str | None, false_alarms: float | None) -> None:
+        """Refuse here and at once what every worker would refuse later."""
+        with suppress(_AskedForImagesError):  # stream checks the question before it asks for the first image
+            next(self._detector.stream(map(_no_image, [""]), task=task, false_alarms=false_alarms))
+
+    def _answers(
+        self, ray: Any, question: _Question, images: Sequence[Path | str]
+    ) -> Iterator[_Answer | DinosaurError]:
+        import ray.data as data
+
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        places = sum(int(machine.get("CPU", 0) // self._threads) for machine in machines(ray))
+        if not places:
+            raise InputError(
+                f"No machine of the Ray cluster has {self._threads} cores for a worker; use fewer --threads."
+            )
+        parts = list(_parts(images, places))
+        names = data.from_items(parts, override_num_blocks=len(parts))  # a part is a unit of work
+        names.context.execution_options.preserve_order = True
+        names.context.enable_progress_bars = False
+        names.context.print_on_execution_start = False
+        answers = names.map(
+            _Inspector,
+            fn_constructor_args=(question,),
+            compute=data.ActorPoolStrategy(size=min(places, len(parts))),
+            num_cpus=self._threads,
+            runtime_env=worker_environment(self._threads),
+        )
+        for row in answers.iter_rows():
+            yield row["answer"]
+
+
+class _AskedForImagesError(Exception):
+    """The question was accepted."""
+
+
+def _no_image(name: str) -> Path:
+    raise _AskedForImagesError
+
+
+def _parts(images: Sequence[Path | str], places: int) -> Iterator[dict[str, list[str]]]:
+    """What each image is called and where it is, a few groups at a time."""
+    groups = -(-len(images) // (INSPECT_AT_ONCE * places * _PARTS_EACH))
+    for part in batched(images, min(_PART, groups * INSPECT_AT_ONCE)):
+        address = [str(image if is_address(image) else Path(image).absolute()) for image in part]
+        yield {"label": [str(image) for image in part], "address": address}
+
+
+# --- the store, on every machine once ---
+
+
+@dataclass(frozen=True)
+class _Cargo:
+    """The store as it goes to the workers: where it is unpacked on a machine, and a reference to its files."""
+
+    folder: str
+    files: Any
+
+    def unpack(self, ray: Any) -> Path:
+        """The folder on this machine, made by the first worker that needs it."""
+        folder = Path(tempfile.gettempdir(), self.folder)
+        if not folder.exists():
+            new = Path(tempfile.mkdtemp(prefix=f"{self.folder}-"))
+            for name, content in ray.get(self.files).items():
+                (new / name).parent.mkdir(parents=True, exist_ok=True)
+                content.tofile(new / name)
+            try:
+                new.rename(folder)
+            except OSError:  # another worker was faster
+                shutil.rmtree(new)
+        return folder
+
+
+def _pack(detector: Dinosaur) -> dict[str, NDArray[np.uint8]]:
+    """The files of the store as they are now; as arrays, which all workers of a machine share."""
+    with tempfile.TemporaryDirectory(prefix="dinosaur-store-") as folder:
+        detector.save(Path(folder) / "store")
+        paths = [path for path in (Path(folder) / "store").rglob("*") if path.is_file()]
+        # Only update reads a reserve, and it is the larger half of a task.
+        wanted = [path for path in paths if path.name != "reserve.safetensors" and not path.name.startswith(".")]
+        return {
+            path.relative_to(Path(folder) / "store").as_posix(): np.fromfile(path, dtype=np.uint8) for path in wanted
+        }
+
+
+def _tidy(ray: Any, cargo: _Cargo) -> None:
+    """Remove what was unpacked, on every machine that can still be reached."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    remove = ray.remote(num_cpus=0, max_retries=0)(_remove)
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    calls = [
+        remove.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(cargo.folder)
+        for node in nodes
+    ]
+    ray.wait(calls, num_returns=len(calls), timeout=_TIDYING)
+
+
+def _remove(folder: str) -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{folder}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# --- inspecting ---
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What every worker is told."""
+
+    cargo: _Cargo
+    options: Mapping[str, Any]
+    task: str | None
+    false_alarms: float | None
+    version: str
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a worker says about one part of the images, and what it worked with."""
+
+    info: dict[str, Any]
+    results: list[Inspection | Rejected]
+
+
+class _Inspector:
+    """The detector in a worker process; Ray Data keeps one for each place in its pool."""
+
+    def __init__(self, question: _Question) -> None:
+        self._question = question
+        self._detector: Dinosaur | None = None
+
+    def __call__(self, part: Mapping[str, Any]) -> dict[str, _Answer | DinosaurError]:
+        """Inspect the images of one part; a refusal travels as a result, because as an error it would be retried."""
+        try:
+            return {"answer": self._answer(list(part["address"]), list(part["label"]))}
+        except DinosaurError as error:
+            return {"answer": error}
+
+    def _answer(self, addresses: Sequence[str], labels: Sequence[str]) -> _Answer:
+        if self._detector is None:
+            import ray
+
+            refuse_other_version(self._question.version)
+            self._detector = Dinosaur.load(self._question.cargo.unpack(ray), **self._question.options)
+        results: list[Inspection | Rejected] = []
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="read-image") as pool:
+            # The same groups as in Dinosaur.stream, so that the encoder gets the same batches and gives the same bits.
+            for group in batched(zip(addresses, labels, strict=True), INSPECT_AT_ONCE):
+                started = time.perf_counter()
+                read = list(pool.map(read_anywhere, *zip(*group, strict=True)))
+                ms = (time.perf_counter() - started) * 1e3 / len(group)
+                results += self._inspect(self._detector, [label for _, label in group], read, ms)
+        # An encoder that nothing was given to is not loaded for its name.
+        inspected = any(isinstance(result, Inspection) for result in results)
+        return _Answer(self._detector.info() if inspected else {}, results)
+
+    def _inspect(
+        self, detector: Dinosaur, labels: Sequence[str], read: Sequence[Pixels | InputError], decode_ms: float
+    ) -> Iterator[Inspection | Rejected]:
+        images = [image for image in read if not isinstance(image, InputError)]
+        task, false_alarms = self._question.task, self._question.false_alarms
+        inspections = iter(detector.inspect(images, task=task, false_alarms=false_alarms) if images else ())
+        for label, image in zip(labels, read, strict=True):
+            if isinstance(image, InputError):
+                yield Rejected(label, str(image))
+            else:
+                yield _named(next(inspections), label, decode_ms)
+
+
+def _named(inspection: Inspection, label: str, decode_ms: float) -> Inspection:
+    """The inspection of an array as that of the image it was read from."""
+    steps = inspection.ms | {"decode": round(decode_ms, 3)}
+    steps["total"] = round(sum(value for step, value in steps.items() if step != "total"), 3)
+    return replace(inspection, path=label, ms=steps)

@@ -1,0 +1,52 @@
+"""What the benchmark compares: one file a method, one contract.
+
+Every module of this folder is imported here, and a method registers itself: a new file is all it takes to add one.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from dinosaur_ad.methods.contract import (
+    Cache,
+    Config,
+    Lesson,
+    Method,
+    NoCache,
+    Parameters,
+    Photo,
+    Scores,
+    Workbench,
+)
+from dinosaur_ad.methods.registry import (
+    MethodChoice,
+    MethodSpec,
+    choose_methods,
+    get_method,
+    list_methods,
+    register,
+    unregister,
+)
+
+__all__ = [
+    "Cache",
+    "Config",
+    "Lesson",
+    "Method",
+    "MethodChoice",
+    "MethodSpec",
+    "NoCache",
+    "Parameters",
+    "Photo",
+    "Scores",
+    "Workbench",
+    "choose_methods",
+    "get_method",
+    "list_methods",
+    "register",
+    "unregister",
+]
+
+for _module in sorted(module.name for module in iter_modules(__path__)):
+    import_module(f"{__name__}.{_module}")

@@ -1,0 +1,282 @@
+"""DINOSaur as the benchmark sees it: the banks, the routing and the thresholds of the detector that ships.
+
+What it is: a frozen ViT; at every place of its patch grid a greedy coreset of the normal patches seen there, one bank a
+task; an image is sent to the banks whose prototypes are near, its patches are compared with what was seen around their
+place, and the bank that finds it most normal speaks.
+
+| | paper | ours, ``dinosaur`` | ours, ``dinosaur:paper`` |
+|---|---|---|---|
+| encoder | DINOv3 ViT-S/16 | any registered one; the result says which | the same |
+| features | final LayerNorm, plain | blocks 4-8, length one, averaged | final LayerNorm, plain |
+| memory | max(20, 10 %) a place, float32 | max(20, 20 %), float16 | max(20, 10 %), float32 |
+| neighbourhood | radius 3 | radius 1 | radius 3 |
+| image score | the largest patch distance | mean of the largest 1 % | the largest |
+| routing | nearest CLS prototype | up to 5 near prototypes, banks decide | nearest CLS prototype |
+| threshold of its own | 97.5 % of its own training scores | 97.5 % of scores of unseen normals | as the paper |
+
+Every difference of the default has its measurement in docs/presets.md. Nothing is trained and nothing replayed.
+What a bank answered about an image is kept, because later tasks cannot change it; only new banks are asked again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad.bank import Draft, alarm_threshold, leave_there
+from dinosaur_ad.banks import Answers, Banks, most_normal
+from dinosaur_ad.core.arrays import Array
+from dinosaur_ad.core.features import combine_blocks, describe
+from dinosaur_ad.data.stream import batched
+from dinosaur_ad.detector import LEARN_AT_ONCE
+from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
+from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.registry import register
+from dinosaur_ad.presets import Preset, get_preset
+from dinosaur_ad.store import MemoryStore, Store, copy_tasks
+
+# Images whose features are held at a time while scoring: 50 MB on a CPU; a GPU wants more to do at once.
+SCORE_AT_ONCE, SCORE_AT_ONCE_GPU = 128, 1024
+ENCODE_AT_ONCE_GPU = 512
+BANK_CACHE_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class DinosaurConfig(Config):
+    """The preset, and what is to differ from it (``none``: nothing)."""
+
+    preset: str = "default"
+    encoder: str = DEFAULT_ENCODER
+    weights: str = field(default="", metadata={"place": True})
+    layers: tuple[int | Literal["final"], ...] | None = None
+    size: int | None = None
+    ratio: float | None = None
+    minimum: int | None = None
+    radius: int | None = None
+    top: float | None = None
+    limit: int | None = None
+    margin: float | None = None
+
+    def to_preset(self) -> Preset:
+        """The settings of the detector; without the reserve, which only a later update would read."""
+        preset = get_preset(self.preset)
+        own = {entry.name for entry in fields(self)} & {entry.name for entry in fields(preset)}
+        changes = {name: value for name in own if (value := getattr(self, name)) is not None}
+        return replace(preset, reserve=0.0, **changes)
+
+
+@register(
+    "dinosaur",
+    variants={"default": DinosaurConfig(), "paper": DinosaurConfig(preset="paper")},
+    summary="frozen ViT, one spatial coreset memory a task, routing by prototypes; nothing is trained",
+    tiny={"encoder": "tiny-dinov2", "layers": (0, 1), "size": 70},
+)
+class DinosaurMethod(Method):
+    """The detector's banks, taught and asked through the benchmark's contract."""
+
+    routes = True
+
+    def __init__(self, config: DinosaurConfig, workbench: Workbench) -> None:
+        super().__init__(config, workbench)
+        self.preset = config.to_preset()
+        self.encoder = _load(config, self.preset, workbench.device)
+        self._put = _mover(workbench.device)
+        self._restart()
+
+    def _restart(self) -> None:
+        header: dict[str, Any] = {"encoder": self.encoder.info(), "preset": self.preset.to_json()}
+        self._store = MemoryStore(header)
+        self._banks = Banks(self.preset, BANK_CACHE_BYTES, self._put)
+        self._resident = _Resident(_gpu_room(self.workbench.device))
+        self._descriptors: dict[str, Floats] = {}
+        self._answers: dict[tuple[str, str], tuple[float, Floats]] = {}
+
+    def learn(self, lesson: Lesson) -> None:
+        """Make the task's bank, prototype and threshold, as ``Dinosaur.learn`` does."""
+        if len(lesson.train) < 2:
+            raise InputError(
+                f"Learning '{lesson.task}' needs at least 2 normal images, because the threshold comes from normals "
+                f"that the memory has not seen, but there is {len(lesson.train)}."
+            )
+        held_out = lesson.held_out if self.preset.calibration == "unseen" else ()
+        draft = Draft(self.preset, self.workbench.seed, "held-out" if held_out else self.preset.calibration)
+        for block in batched(lesson.train, LEARN_AT_ONCE):
+            cls_NC, patches_NHWC = self._features(block)
+            draft.grow([photo.key for photo in block], self._put(patches_NHWC), self._describe(cls_NC, patches_NHWC))
+        if held_out:
+            draft.calibrate(self._put(self._features(held_out)[1]))
+        files = {name: draft.files()[name] for name in ("bank", "prototype")}
+        self._store.put(lesson.task, files, draft.manifest(), action="learn", note={"images": len(lesson.train)})
+
+    def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
+        """Ask the banks that routing names, or the one of ``task``."""
+        asked: list[Answers] = []
+        for group in batched(photos, SCORE_AT_ONCE if self.workbench.device == "cpu" else SCORE_AT_ONCE_GPU):
+            candidates = [[task]] * len(group) if task else self._route(group)
+            self._ask(group, candidates)
+            asked += [
+                {name: self._answers[photo.key, name] for name in names}
+                for photo, names in zip(group, candidates, strict=True)
+            ]
+        routes = tuple(most_normal(answers) for answers in asked)
+        limits = {name: self._threshold(name) for name in set(routes)}
+        return Scores(
+            image=np.asarray([answers[name][0] for answers, name in zip(asked, routes, strict=True)], np.float32),
+            maps=np.stack([answers[name][1] for answers, name in zip(asked, routes, strict=True)]),
+            routes=routes,
+            thresholds=np.asarray([limits[name] for name in routes], np.float32),
+        )
+
+    def _route(self, photos: Sequence[Photo]) -> list[list[str]]:
+        unknown = [photo for photo in photos if photo.key not in self._descriptors]
+        if unknown:
+            self._descriptors |= {
+                photo.key: row for photo, row in zip(unknown, self._describe(*self._features(unknown)), strict=True)
+            }
+        return self._banks.route(self._store, np.stack([self._descriptors[photo.key] for photo in photos]))
+
+    def _ask(self, photos: Sequence[Photo], candidates: Sequence[Sequence[str]]) -> None:
+        """Have an answer of every candidate for every photo; those that were given before stay."""
+        missing = [
+            [name for name in names if (photo.key, name) not in self._answers]
+            for photo, names in zip(photos, candidates, strict=True)
+        ]
+        rows = [n for n, names in enumerate(missing) if names]
+        if rows:
+            patches_NHWC = self._moved(photos, rows)
+            answered = self._banks.ask(self._store, patches_NHWC, [missing[n] for n in rows])
+            for n, answers in zip(rows, answered, strict=True):
+                self._answers |= {(photos[n].key, name): answer for name, answer in answers.items()}
+
+    def _moved(self, photos: Sequence[Photo], rows: list[int]) -> Array:
+        """Patch features of some of the photos where products are computed; on a GPU those of all stay there."""
+        if self.workbench.device == "cpu":
+            return self._put(self._features([photos[n] for n in rows])[1])
+        keys = tuple(photo.key for photo in photos)
+        patches_NHWC = self._resident.get(keys)
+        if patches_NHWC is None:
+            patches_NHWC = self._put(self._features(photos)[1])
+            self._resident.keep(keys, patches_NHWC)
+        return patches_NHWC if len(rows) == len(photos) else patches_NHWC[rows]
+
+    def _threshold(self, task: str) -> float:
+        return alarm_threshold(self.preset, self._banks.get(self._store, task).scores, self.preset.false_alarms)
+
+    # --- features ---
+
+    def _features(self, photos: Sequence[Photo]) -> tuple[Floats, Floats]:
+        """CLS (N, C) and patch features (N, H, W, C), from the cache where it has them."""
+        recipe = f"{self.encoder.fingerprint}-{self.preset.normalise:d}{self.preset.average:d}"
+        if self.workbench.device == "cpu":
+            tokens_NTC = self.workbench.cache.features(recipe, photos, self._encode)
+        else:  # a GPU encodes faster than a disk reads
+            tokens_NTC = np.concatenate([self._encode(group) for group in batched(photos, ENCODE_AT_ONCE_GPU)])
+        patches_NPC = np.ascontiguousarray(tokens_NTC[:, 1:])
+        return tokens_NTC[:, 0], patches_NPC.reshape(len(photos), *self.encoder.grid, -1)
+
+    def _encode(self, photos: Sequence[Photo]) -> Floats:
+        """The features of an image as one array (N, 1 + H * W, C): CLS, then the patches."""
+        pixels = self.workbench.cache.prepared(photos, self.encoder.size)
+        # A batch at a time: the tokens of several blocks are several times what is kept of them.
+        return np.concatenate([self._encode_batch(batch) for batch in np.split(pixels, self._cuts(len(pixels)))])
+
+    def _cuts(self, count: int) -> list[int]:
+        return list(range(self.encoder.batch_size, count, self.encoder.batch_size))
+
+    def _encode_batch(self, pixels: NDArray[np.uint8]) -> Floats:
+        preset, tokens = self.preset, self.encoder.encode_prepared(pixels)
+        together_NTC = np.concatenate(
+            [tokens.cls[:, None], tokens.patches.reshape(len(pixels), -1, tokens.patches.shape[-1])], axis=1
+        )
+        combined: Floats = combine_blocks(
+            together_NTC, len(preset.layers), normalise=preset.normalise, average=preset.average
+        )
+        return combined
+
+    def _describe(self, cls_NC: Floats, patches_NHWC: Floats) -> Floats:
+        described: Floats = describe(cls_NC, patches_NHWC, with_patches=self.preset.describe_patches)
+        return described
+
+    # --- keeping ---
+
+    def save(self, folder: Path) -> None:
+        """Write a store, as the detector keeps it."""
+        copy_tasks(self._store, Store.create(folder / "store", self._store.header))
+
+    def load(self, folder: Path) -> None:
+        """Read such a store into memory."""
+        self._restart()
+        copy_tasks(Store.open(folder / "store"), self._store)
+
+    def storage_bytes(self) -> int:
+        """What inspecting reads: banks with their thresholds, and prototypes."""
+        records = map(self._store.record, self._store.names())
+        return sum(info.bytes for record in records for info in record.files.values())
+
+    def parameters(self) -> Parameters:
+        """Those of the encoder; none of them ever changes."""
+        return Parameters(total=self.encoder.spec.parameters, trainable=0)
+
+    def info(self) -> dict[str, Any]:
+        """The encoder in its own words, and the preset in full."""
+        return self.encoder.info() | {"preset": self.preset.to_json(), "scoring": f"float32 on {self.workbench.device}"}
+
+
+class _Resident:
+    """Blocks of features that stay on the GPU within a budget; the least recently used make room."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._blocks: OrderedDict[tuple[str, ...], Array] = OrderedDict()
+
+    def get(self, keys: tuple[str, ...]) -> Array | None:
+        """The block of these photos, if it is still there."""
+        if keys in self._blocks:
+            self._blocks.move_to_end(keys)
+        return self._blocks.get(keys)
+
+    def keep(self, keys: tuple[str, ...], block: Array) -> None:
+        """Keep a block, at the cost of others."""
+        self._blocks[keys] = block
+        while sum(each.nbytes for each in self._blocks.values()) > self._budget:
+            self._blocks.popitem(last=False)
+
+
+def _gpu_room(device: str) -> int:
+    """Half of what the GPU has free."""
+    if device == "cpu":
+        return 0
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free) // 2
+
+
+def _load(config: DinosaurConfig, preset: Preset, device: str) -> Encoder:
+    encoder = load_encoder(
+        config.encoder,
+        layers=preset.layers,
+        size=preset.size,
+        backend="onnx" if device == "cpu" else "torch",
+        device=device,
+        weights=config.weights or None,
+    )
+    if device != "cpu":
+        encoder.batch_size = 64
+    return encoder
+
+
+def _mover(device: str) -> Callable[[NDArray[Any]], Array]:
+    """What brings a NumPy array to where products are computed."""
+    if device == "cpu":
+        return leave_there
+    import torch
+
+    return lambda array: torch.from_numpy(array).to(device)

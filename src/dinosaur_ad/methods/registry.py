@@ -1,0 +1,183 @@
+"""The methods there are, by name and variant.
+
+``dinosaur`` is a method in its default variant, ``dinosaur:paper`` the same method with other settings.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods.contract import Config, Method, Workbench
+
+DEFAULT_VARIANT = "default"
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """One entry: the class, its settings by variant, and one line about it."""
+
+    name: str
+    method: type[Method]
+    variants: Mapping[str, Config]
+    summary: str
+    replay: bool
+    tiny: Mapping[str, Any]
+    """Settings for tests: small, random, needing no downloads."""
+    tiny_variants: Mapping[str, Mapping[str, Any]]
+    """What differs in some variants, so that each is tested as what it is."""
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """A method in one variant with all its settings: what a benchmark runs."""
+
+    spec: MethodSpec
+    variant: str
+    config: Config
+
+    @property
+    def name(self) -> str:
+        """As on the command line: ``dinosaur`` or ``dinosaur:paper``."""
+        return self.spec.name if self.variant == DEFAULT_VARIANT else f"{self.spec.name}:{self.variant}"
+
+    def build(self, workbench: Workbench) -> Method:
+        """A new instance that has learned nothing yet."""
+        return self.spec.method(self.config, workbench)
+
+    def tiny(self) -> MethodChoice:
+        """The same, as small as it gets: for tests."""
+        return self.with_settings({**self.spec.tiny, **self.spec.tiny_variants.get(self.variant, {})})
+
+    def with_settings(self, settings: Mapping[str, str | Any]) -> MethodChoice:
+        """The same with some settings changed; strings are read as the field's type."""
+        return replace(self, config=_changed(self.config, settings, self.name))
+
+
+_REGISTRY: dict[str, MethodSpec] = {}
+
+
+def register(
+    name: str,
+    *,
+    variants: Mapping[str, Config],
+    summary: str,
+    replay: bool = False,
+    tiny: Mapping[str, Any] | None = None,
+    tiny_variants: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Callable[[type[Method]], type[Method]]:
+    """Class decorator: make a method available by name. ``variants`` has at least ``"default"``."""
+    if name in _REGISTRY:
+        raise InputError(f"A method named '{name}' is registered already; choose another name.")
+    if DEFAULT_VARIANT not in variants:
+        raise InputError(f"The method '{name}' has no variant '{DEFAULT_VARIANT}'; give it one.")
+
+    def keep(method: type[Method]) -> type[Method]:
+        _REGISTRY[name] = MethodSpec(
+            name, method, dict(variants), summary, replay, dict(tiny or {}), dict(tiny_variants or {})
+        )
+        return method
+
+    return keep
+
+
+def unregister(name: str) -> None:
+    """Forget a method; for tests and notebooks that define one twice."""
+    _REGISTRY.pop(name, None)
+
+
+def list_methods() -> Mapping[str, MethodSpec]:
+    """All methods by name, in the order of their registration."""
+    return dict(_REGISTRY)
+
+
+def get_method(name: str) -> MethodChoice:
+    """The method called ``name`` or ``name:variant``; an unknown one is answered with those there are."""
+    base, _, variant = name.partition(":")
+    if base not in _REGISTRY:
+        raise InputError(f"There is no method '{base}'; choose from: {', '.join(_names())}.")
+    spec, variant = _REGISTRY[base], variant or DEFAULT_VARIANT
+    if variant not in spec.variants:
+        raise InputError(f"'{base}' has no variant '{variant}'; choose from: {', '.join(spec.variants)}.")
+    return MethodChoice(spec, variant, spec.variants[variant])
+
+
+def _names() -> list[str]:
+    return [
+        name if variant == DEFAULT_VARIANT else f"{name}:{variant}"
+        for name, spec in _REGISTRY.items()
+        for variant in spec.variants
+    ]
+
+
+def choose_methods(names: Sequence[str], settings: Mapping[str, str]) -> list[MethodChoice]:
+    """The methods called ``names``, with ``settings`` applied.
+
+    A key is a field of a method's settings, either of one method (``patchcore.replay``) or of all that have it
+    (``encoder``). A key that none of the chosen methods has is refused with those they have.
+    """
+    choices = [get_method(name) for name in names]
+    if len({choice.name for choice in choices}) < len(choices):
+        raise InputError(f"A method is named twice in '{','.join(names)}'; name each once.")
+    unused = set(settings)
+    changed = []
+    for choice in choices:
+        own = {}
+        for key, value in settings.items():
+            scope, _, setting = key.rpartition(".")
+            if scope in ("", choice.spec.name, choice.name) and setting in _setting_names(choice.config):
+                own[setting] = value
+                unused.discard(key)
+        changed.append(choice.with_settings(own))
+    if unused:
+        known = ", ".join(f"{choice.spec.name}.{name}" for choice in choices for name in _setting_names(choice.config))
+        raise InputError(f"There is no setting '{sorted(unused)[0]}'; choose from: {known}.")
+    return changed
+
+
+def _setting_names(config: Config) -> list[str]:
+    return [entry.name for entry in fields(config)]
+
+
+def _changed(config: Config, settings: Mapping[str, Any], name: str) -> Config:
+    hints = get_type_hints(type(config))
+    values = {key: _read(value, hints[key], f"{name}.{key}") for key, value in settings.items()}
+    return replace(config, **values)
+
+
+def _read(value: Any, kind: Any, key: str) -> Any:
+    """A setting from the command line as the type its field declares; values that are no strings pass."""
+    if not isinstance(value, str):
+        return value
+    origin = get_origin(kind)
+    if origin is Literal:
+        if value not in map(str, get_args(kind)):
+            raise InputError(f"{key} cannot be '{value}'; choose from: {', '.join(map(str, get_args(kind)))}.")
+        return next(choice for choice in get_args(kind) if str(choice) == value)
+    if origin in (Union, types.UnionType):
+        options = [option for option in get_args(kind) if option is not type(None)]
+        if value == "none" and len(options) < len(get_args(kind)):
+            return None
+        for option in options[:-1]:
+            try:
+                return _read(value, option, key)
+            except InputError:
+                continue
+        return _read(value, options[-1], key)
+    if origin is tuple:
+        return tuple(_read(part.strip(), get_args(kind)[0], key) for part in value.split("+"))
+    if kind is bool:
+        if value.lower() not in ("true", "false"):
+            raise InputError(f"{key} is true or false, not '{value}'.")
+        return value.lower() == "true"
+    if kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            raise InputError(
+                f"{key} must be {'a whole number' if kind is int else 'a number'}, got '{value}'."
+            ) from None
+    return value

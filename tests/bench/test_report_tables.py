@@ -1,0 +1,241 @@
+"""What stands in the tables: the results' own numbers, the paper's beside them, and what keeps both from misreading."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from report_factory import cell, grid
+
+from dinosaur_ad.bench.grid_results import GridResult
+from dinosaur_ad.bench.metrics import bootstrap_mean_auroc, confusion
+from dinosaur_ad.bench.paper import paper
+from dinosaur_ad.bench.report import Table, tables
+from dinosaur_ad.bench.results import CellResult
+
+
+def table(results: list[CellResult], key: str, grids: tuple[GridResult, ...] = ()) -> Table:
+    return next(each for each in tables(results, grids) if each.key == key)
+
+
+def row(made: Table, method: str, block: int = 0) -> dict[str, str]:
+    """The row of a method by its headers in one line."""
+    line = next(line for line in made.blocks[block].rows if line[0].text == method)
+    return {column.flat: entry.text for column, entry in zip(made.columns, line, strict=True)}
+
+
+def test_measured_paper_and_difference_stand_side_by_side() -> None:
+    result = cell("dinosaur:paper", "mtd-color", tasks=10)
+    line = row(table([result], "continuous"), "dinosaur:paper")
+    measured = result.auroc[-1].mean()
+    assert line["AUROC"] == f"{measured:.3f}"
+    assert line["AUROC paper"] == "0.928"
+    assert float(line["AUROC Δ"].replace("−", "-")) == pytest.approx(measured - 0.928, abs=0.0006)
+
+
+def test_accuracy_and_recall_are_taken_at_the_papers_threshold_and_averaged_over_tasks() -> None:
+    result = cell(tasks=3)
+    judged = [confusion(task.scores, task.labels, 12.0) for task in result.final]
+    line = row(table([result], "continuous"), "dinosaur:paper")
+    assert line["Accuracy"] == f"{np.mean([each.accuracy for each in judged]):.3f}"
+    assert line["Recall"] == f"{np.mean([each.recall for each in judged]):.3f}"
+
+
+def test_the_interval_is_the_bootstrap_of_the_same_images_in_all_tasks_of_mtd() -> None:
+    result = cell(tasks=3)
+    interval = bootstrap_mean_auroc([(task.scores, task.labels) for task in result.final], paired=True)
+    assert (
+        row(table([result], "continuous"), "dinosaur:paper")["AUROC 95 %"] == f"{interval.low:.3f}–{interval.high:.3f}"
+    )
+
+
+def test_seeds_become_a_mean_and_a_spread() -> None:
+    results = [cell(seed=seed) for seed in range(3)]
+    values = [result.auroc[-1].mean() for result in results]
+    line = row(table(results, "continuous"), "dinosaur:paper")
+    assert line["AUROC"] == f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
+    assert line["Seeds"] == "3"
+
+
+def test_the_order_of_results_does_not_matter() -> None:
+    results = [cell(method, seed=seed) for method in ("dinosaur", "patchcore") for seed in (0, 1)]
+    assert tables(results) == tables(results[::-1])
+
+
+def test_the_best_of_a_column_is_bold_and_forgetting_is_best_when_low() -> None:
+    results = [cell("dinosaur", gap=4.0, tasks=10), cell("patchcore", gap=0.5, tasks=10)]
+    made = table(results, "continuous")
+    bold = {
+        (made.columns[at].flat, line[0].text)
+        for line in made.blocks[0].rows
+        for at, entry in enumerate(line)
+        if entry.bold
+    }
+    assert ("AUROC", "dinosaur") in bold
+    assert ("AUROC", "patchcore") not in bold
+    fm = {line[0].text: float(row(made, line[0].text)["FM"].replace("−", "-")) for line in made.blocks[0].rows[3:6:2]}
+    assert ("FM", min(fm, key=lambda method: fm[method])) in bold
+    assert ("FM paper", "patchcore") in bold  # -0.043, the paper's own bold entry
+    assert ("AUROC paper", "dinosaur") in bold
+
+
+def test_methods_that_were_not_measured_keep_their_printed_row() -> None:
+    made = table([cell("dinosaur")], "continuous")
+    names = [line[0].text for line in made.blocks[0].rows]
+    assert names == [
+        "DNE (paper only)", "IUF (paper only)", "UCAD (paper only)", "PatchCore* (paper only)",
+        "EfficientAD* (paper only)", "dinosaur",
+    ]  # fmt: skip
+    line = row(made, "UCAD (paper only)")
+    assert (line["AUROC"], line["AUROC paper"], line["AUROC Δ"]) == ("–", "0.566", "–")
+
+
+def test_a_method_the_paper_does_not_have_has_no_printed_numbers() -> None:
+    line = row(table([cell("mine")], "continuous"), "mine")
+    assert (line["AUROC paper"], line["AUROC Δ"]) == ("–", "–")
+    assert line["AUROC"] != "–"
+
+
+def test_fewer_tasks_than_the_papers_are_said_in_the_header() -> None:
+    made = table([cell(scenario="mvtec-ad", tasks=5)], "discrete")
+    assert made.blocks[0].title == ("MVTec-AD (mvtec-ad), 5 of the paper's 15 tasks: differences are not like for like")
+
+
+def test_the_data_is_described_in_its_own_words() -> None:
+    words = {"description": "MVTec-AD, 5 of 15 official categories."}
+    made = table([cell(scenario="mvtec-ad", tasks=5, scenario_info=words)], "discrete")
+    assert any("5 of 15 official categories; tested on 200 normal" in note.text for note in made.notes)
+
+
+def test_the_encoder_is_named_in_a_footnote_of_its_method() -> None:
+    made = table([cell("dinosaur", description="one encoder"), cell("patchcore", description="another")], "continuous")
+    marks = {line[0].text: line[0].mark for line in made.blocks[0].rows}
+    notes = {note.mark: note.text for note in made.notes if note.mark}
+    assert notes[marks["dinosaur"]] == "dinosaur: one encoder."
+    assert notes[marks["patchcore"]] == "patchcore: another."
+
+
+def test_both_readings_of_geometric_drift_stand_beside_the_papers_numbers() -> None:
+    made = table([cell(scenario="mtd-geo", tasks=10), cell(scenario="mtd-geo-literal", tasks=10)], "continuous")
+    assert [block.title for block in made.blocks] == [
+        "MTD-Geo (mtd-geo), 10 tasks", "MTD-Geo as printed (mtd-geo-literal), 10 tasks",
+    ]  # fmt: skip
+    assert {row(made, "dinosaur:paper", block)["AUROC paper"] for block in (0, 1)} == {"0.519"}
+    assert any("1 + scale" in note.text for note in made.notes)
+
+
+def test_other_scenarios_get_tables_without_the_papers_columns() -> None:
+    made = tables([cell(scenario="synthetic")])
+    assert not {"discrete", "continuous", "pixels"} & {each.key for each in made}
+    images = next(each for each in made if each.key == "other-images")
+    assert [column.flat for column in images.columns] == [
+        "Method", "Seeds", "AUROC", "AUROC 95 %", "Accuracy", "Recall", "FM",
+    ]  # fmt: skip
+
+
+def test_pixel_numbers_are_averaged_and_missing_ones_are_a_dash() -> None:
+    blind = replace(cell("patchcore"), pixel=None)
+    made = table([cell("dinosaur"), blind], "pixels")
+    assert row(made, "dinosaur")["Pixel AUROC"] == "0.900"
+    assert row(made, "dinosaur")["AU-sPRO"] == "–"
+    assert row(made, "patchcore")["Pixel AUROC"] == "–"
+    assert row(made, "patchcore")["Pixel AUROC paper"] == "0.770"
+
+
+def test_forgetting_of_a_single_task_is_a_dash() -> None:
+    assert row(table([cell(scenario="mvtec-loco", tasks=1)], "discrete"), "dinosaur:paper")["FM"] == "–"
+
+
+def test_every_definition_of_forgetting_comes_from_the_matrix() -> None:
+    matrix = np.array([[0.90, 0.85, 0.50], [0.95, 0.80, 0.60], [0.85, 0.80, 0.70]])
+    line = row(table([replace(cell(), auroc=matrix)], "forgetting"), "dinosaur:paper")
+    assert [line[name] for name in ("FM paper", "FM std", "FM diagonal", "BWT", "FWT")] == [
+        "0.075", "0.050", "0.025", "−0.025", "0.225",
+    ]  # fmt: skip
+
+
+def test_thresholds_routing_and_nan_are_shown_or_a_dash() -> None:
+    plain = cell("patchcore")
+    unrouted = replace(
+        plain, routing=None, oracle_auroc=None, nan_scores=np.full((3, 3), 2),
+        final=[replace(task, own_thresholds=None) for task in plain.final],
+    )  # fmt: skip
+    made = table([cell("dinosaur"), unrouted], "thresholds")
+    routed, other = row(made, "dinosaur"), row(made, "patchcore")
+    assert (routed["routed right"], other["routed right"]) == ("0.900", "–")
+    assert (other["AUROC task given"], other["own threshold recall"], other["NaN"]) == ("–", "–", "18")
+    assert routed["own threshold recall"] == routed["paper's threshold recall"] != "–"
+
+
+def test_precision_is_a_dash_when_a_task_has_no_alarm() -> None:
+    silent = replace(cell(), thresholds=np.full((3, 3), math.inf))
+    line = row(table([silent], "thresholds"), "dinosaur:paper")
+    assert (line["paper's threshold precision"], line["paper's threshold recall"]) == ("–", "0.000")
+
+
+def test_kinds_come_apart_and_pooled() -> None:
+    loco = cell(scenario="mvtec-loco", kinds=("logical_anomalies", "structural_anomalies"))
+    made = table([loco], "kinds")
+    assert [line[0].text for line in made.blocks[0].rows] == [
+        "logical anomalies", "structural anomalies", "all kinds",
+    ]  # fmt: skip
+    assert made.blocks[0].rows[2][1].text == f"{loco.auroc[-1].mean():.3f}"
+
+
+def test_scenarios_with_very_many_kinds_are_left_out_and_named() -> None:
+    many = cell(scenario="mvtec-ad", kinds=tuple(f"kind{n}" for n in range(13)))
+    made = table([many, cell(scenario="mtd-blur")], "kinds")
+    assert [block.title for block in made.blocks] == ["MTD-Blur (mtd-blur), 3 of the paper's 10 tasks"]
+    assert any("mvtec-ad (13 kinds)" in note.text for note in made.notes)
+    assert "kinds" not in {each.key for each in tables([many])}
+
+
+def test_storage_stands_beside_what_is_printed_and_what_the_formula_gives() -> None:
+    line = row(table([cell(scenario="mtd-color", tasks=10)], "storage-measured"), "dinosaur:paper")
+    assert line == {
+        "Method": "dinosaur:paper", "measured MiB a task": "2.00", "measured MiB in all": "20.0",
+        "paper MB a task": "–", "paper MB in all": "71.2", "paper's formula MiB a task": "12.63",
+        "paper's formula MiB in all": "126.3",
+    }  # fmt: skip
+
+
+def test_the_papers_storage_table_stands_beside_its_own_formula() -> None:
+    made = table([cell()], "storage")
+    lines = [row(made, line[0].text) for line in made.blocks[0].rows]
+    totals = [(line["paper MB in all"], line["paper's formula MiB in all"]) for line in lines]
+    assert totals == [("106.8", "106.8"), ("35.6", "50.8"), ("71.2", "126.3")]
+    assert (lines[1]["paper images"], lines[1]["paper's formula images"]) == ("357–572", "335–372")
+
+
+def test_cost_is_averaged_over_the_evaluation() -> None:
+    line = row(table([cell()], "cost"), "dinosaur:paper")
+    assert (line["learn, s"], line["score, ms"], line["peak memory, MiB"]) == ("2.00", "10.00", "1024")
+    assert (line["peak device, MiB"], line["run on"]) == ("–", "Test CPU, 2 cores")
+
+
+def test_the_grid_is_averaged_and_compared_where_the_paper_has_a_value() -> None:
+    halves = grid((0.10,), (3, 9), {"mtd-color": [[0.8, 0.9]], "mtd-blur": [[0.6, 0.7]]})
+    made = table([], "grid", (halves,))
+    line = row(made, "10 %")
+    assert (line["r = 3"], line["r = 3 paper"], line["r = 3 Δ"]) == ("0.700", "0.801", "−0.101")
+    assert (line["r = 9"], line["r = 9 paper"]) == ("0.800", "–")
+    assert "mtd-color (2 tasks), mtd-blur (2 tasks)" in made.notes[0].text
+    assert "not like for like" in made.notes[0].text
+    apart = table([], "grid-scenarios", (halves,))
+    assert [(block.title, block.rows[0][2].bold) for block in apart.blocks] == [("mtd-color", True), ("mtd-blur", True)]
+
+
+def test_the_papers_own_grid_differs_from_itself_by_nothing() -> None:
+    numbers = paper().grid
+    whole = grid(numbers.ratios, numbers.radii, dict.fromkeys(paper().scenarios, numbers.auroc))
+    made = table([], "grid", (whole,))
+    differences = {line[at].text for line in made.blocks[0].rows for at in range(3, 16, 3)}
+    assert differences == {"0.000"}
+
+
+def test_grid_cells_that_the_minimum_makes_equal_are_counted() -> None:
+    (part,) = grid((0.01, 0.10), (0, 3), {"mtd-color": [[0.8, 0.9], [0.8, 0.9]]}).parts
+    same = GridResult((replace(part, members=[[20, 20], [20, 20]]),))
+    assert any(note.text.startswith("2 of the 4 cells repeat") for note in table([], "grid", (same,)).notes)

@@ -1,0 +1,47 @@
+"""Small lessons and photos for tests of methods."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dinosaur_ad.data.tasks import Scenario
+from dinosaur_ad.methods import Lesson, Method, MethodChoice, Photo, Workbench, get_method, list_methods
+from dinosaur_ad.methods.registry import DEFAULT_VARIANT
+
+
+def every_variant() -> list[str]:
+    """All registered methods in all their variants."""
+    return [
+        name if variant == DEFAULT_VARIANT else f"{name}:{variant}"
+        for name, spec in list_methods().items()
+        for variant in spec.variants
+    ]
+
+
+def tiny(name: str) -> MethodChoice:
+    """A method with the settings that it declares for tests."""
+    return get_method(name).tiny()
+
+
+def build(name: str, seed: int = 0) -> Method:
+    """A tiny method that has learned nothing."""
+    return tiny(name).build(Workbench(seed=seed))
+
+
+def lessons(scenario: Scenario) -> list[Lesson]:
+    """What methods see of a scenario."""
+    from dinosaur_ad.bench.lessons import lesson
+
+    return [lesson(scenario, index) for index in range(len(scenario.tasks))]
+
+
+def images_to_test(scenario: Scenario) -> list[Photo]:
+    """The test images of all tasks."""
+    from dinosaur_ad.bench.lessons import photo
+
+    return [photo(sample) for task in scenario.tasks for sample in task.test]
+
+
+def grey(level: int, key: str) -> Photo:
+    """A photo of nothing at all."""
+    return Photo(key, lambda: np.full((72, 80, 3), level, np.uint8))

@@ -1,0 +1,109 @@
+"""The benchmark measures the detector that ships."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from method_helpers import tiny
+from numpy.typing import NDArray
+
+from detector_helpers import product, spoil
+from dinosaur_ad import Dinosaur
+from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods import Lesson, Photo, Workbench
+from dinosaur_ad.methods.dinosaur import DinosaurConfig, DinosaurMethod
+
+
+def as_photos(images: Sequence[NDArray[np.uint8]], name: str) -> tuple[Photo, ...]:
+    return tuple(Photo(f"{name}-{n}", lambda image=image: image) for n, image in enumerate(images))  # type: ignore[misc]
+
+
+NORMALS = {f"product-{kind}": product(kind, 24) for kind in range(3)}
+TESTS = [image for kind in range(3) for image in product(kind, 4, seed=9)]
+TESTS += [spoil(image) for image in TESTS]
+
+
+def teach(method: DinosaurMethod, **held_out: list[NDArray[np.uint8]]) -> DinosaurMethod:
+    for name, images in NORMALS.items():
+        method.learn(Lesson(name, as_photos(images, name), as_photos(held_out.get(name, []), "held-out")))
+    return method
+
+
+@pytest.fixture(params=["dinosaur", "dinosaur:paper"])
+def method(request: pytest.FixtureRequest) -> DinosaurMethod:
+    built = tiny(request.param).build(Workbench(seed=5))
+    assert isinstance(built, DinosaurMethod)
+    return teach(built)
+
+
+def test_scores_routes_maps_and_thresholds_are_the_detectors(method: DinosaurMethod) -> None:
+    detector = Dinosaur(encoder=method.encoder, preset=method.preset, seed=5)
+    for name, images in NORMALS.items():
+        detector.learn(name, images)
+    inspections = detector.inspect(TESTS)
+    scores = method.score(as_photos(TESTS, "test"))
+    np.testing.assert_allclose(scores.image, [each.score for each in inspections], rtol=1e-5)
+    assert scores.routes == tuple(each.task for each in inspections)
+    assert scores.maps is not None
+    assert scores.thresholds is not None
+    np.testing.assert_allclose(scores.maps, [each.map for each in inspections], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(scores.thresholds, [each.threshold for each in inspections], rtol=1e-6)
+
+
+def test_what_was_answered_before_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = tiny("dinosaur").build(Workbench())
+    assert isinstance(method, DinosaurMethod)
+    teach(method)
+    photos = as_photos(TESTS, "test")
+    before = method.score(photos)
+    monkeypatch.setattr(DinosaurMethod, "_encode", None)  # there is no cache here: asking anything would encode
+    again = method.score(photos[::-1])
+    np.testing.assert_array_equal(again.image[::-1], before.image)
+    with pytest.raises(TypeError):
+        method.score(as_photos(product(0, 1, seed=77), "new"))
+
+
+def test_held_out_normals_set_the_threshold_and_nothing_else() -> None:
+    plain, informed = (tiny("dinosaur").build(Workbench()) for _ in range(2))
+    assert isinstance(plain, DinosaurMethod)
+    assert isinstance(informed, DinosaurMethod)
+    teach(plain)
+    teach(informed, **{"product-0": [spoil(image) for image in product(0, 45, seed=3)]})
+    photos = as_photos(TESTS, "test")
+    one, other = plain.score(photos), informed.score(photos)
+    np.testing.assert_array_equal(one.image, other.image)
+    assert one.thresholds is not None
+    assert other.thresholds is not None
+    assert other.thresholds[0] > one.thresholds[0]
+    np.testing.assert_array_equal(one.thresholds[4:12], other.thresholds[4:12])
+
+
+def test_arrays_of_torch_give_the_same_answers(method: DinosaurMethod, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("dinosaur_ad.methods.dinosaur._mover", lambda device: torch.from_numpy)
+    twin = teach(DinosaurMethod(method.config, Workbench(seed=5)))
+    photos = as_photos(TESTS, "test")
+    one, other = method.score(photos), twin.score(photos)
+    np.testing.assert_allclose(one.image, other.image, rtol=1e-3)
+    assert one.thresholds is not None
+    assert other.thresholds is not None
+    np.testing.assert_allclose(one.thresholds, other.thresholds, rtol=1e-2)
+
+
+def test_settings_differ_from_the_preset_only_where_they_say_so() -> None:
+    changed = DinosaurConfig(preset="paper", radius=2, ratio=0.05).to_preset()
+    assert (changed.radius, changed.ratio, changed.top, changed.layers) == (2, 0.05, 0.0, ("final",))
+    assert DinosaurConfig().to_preset().reserve == 0
+
+
+def test_one_image_is_not_enough() -> None:
+    built = tiny("dinosaur").build(Workbench())
+    with pytest.raises(InputError, match="at least 2 normal images"):
+        built.learn(Lesson("lonely", as_photos(product(0, 1), "one")))
+
+
+def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
+    with pytest.raises(InputError, match="no preset 'papr'; choose one of: default, paper"):
+        DinosaurConfig(preset="papr").to_preset()
