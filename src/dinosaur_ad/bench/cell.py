@@ -2,7 +2,7 @@
 
 After every task the method scores the test images of all tasks, learned or not: one row of the T x T matrix. The row
 and the method's state are on disk before the next task begins, so a killed cell goes on where it was and ends in the
-same numbers.
+same numbers. Within a task, a method that trains keeps its own position in the scratch folder it is given.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.checkpoints import Checkpoints, Row
+from dinosaur_ad.bench.checkpoints import Checkpoints, Row, clear_scratch, scratch_folder
 from dinosaur_ad.bench.environment import environment, peak_device_bytes, peak_memory_bytes
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum, test_photos
 from dinosaur_ad.bench.metrics import ranked_auroc, task_tally, train_threshold
@@ -58,11 +59,17 @@ def run_cell(
     cell: Cell, scenario: Scenario, place: Place, *, cache: Cache | None = None, say: Say = print
 ) -> CellResult:
     """Run a cell to its end, or on from where it was stopped; a finished one is only read."""
-    method = cell.choice.build(Workbench(seed=cell.seed, device=cell.device, cache=cache or NoCache()))
-    _refuse_other(place, _identity(cell, scenario, method))
-    if place.has(RESULT):
-        say("already done")
-        return CellResult.load(place)
+    with scratch_folder(place) as scratch:
+        method = cell.choice.build(Workbench(cell.seed, cell.device, cache or NoCache(), scratch, say))
+        _refuse_other(place, _identity(cell, scenario, method))
+        if place.has(RESULT):
+            say("already done")
+            return CellResult.load(place)
+        return _live(cell, scenario, place, method, scratch, say)
+
+
+def _live(cell: Cell, scenario: Scenario, place: Place, method: Method, scratch: Path, say: Say) -> CellResult:
+    """Learn and test the tasks that are not done yet, and write down the result."""
     checkpoints = Checkpoints(place)
     rows = checkpoints.resume(method, say)
     if rows:
@@ -70,6 +77,7 @@ def run_cell(
     for index in range(len(rows), len(scenario.tasks)):
         row = _learn_and_test(cell, scenario, method, index, say)
         checkpoints.keep(index, method, row)
+        clear_scratch(scratch)
         rows.append(row)
     result = _result(cell, scenario, method, rows)
     result.save(place)

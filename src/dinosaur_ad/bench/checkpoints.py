@@ -1,7 +1,8 @@
 """How far a cell has come: its finished rows, and the method as it was after each.
 
 A row counts when its file can be read, the method's state when every file of it has the hash its manifest says. The
-last two states are kept, so that one damaged by a crash costs one task and not the whole sequence.
+last two states are kept, so that one damaged by a crash costs one task and not the whole sequence. What a method has
+done of the task after them lies in its scratch folder, and is its own business.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +22,11 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.places import Place
+from dinosaur_ad.bench.places import LocalPlace, Place
 from dinosaur_ad.methods.contract import Method
 
 KEEP = 2
+_PARTIAL, _SCRATCH = "partial", "scratch"
 _MANIFEST = "manifest.json"
 
 
@@ -55,7 +59,7 @@ class Checkpoints:
     """The rows and states of one cell, in the folder where its result will be."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place.below("partial")
+        self._place = place.below(_PARTIAL)
 
     def keep(self, index: int, method: Method, row: Row) -> None:
         """File the method's state, then the row: the row says that both are there."""
@@ -117,3 +121,23 @@ class Checkpoints:
         except ValueError as error:
             return f"the manifest cannot be read: {error}"
         return None
+
+
+@contextmanager
+def scratch_folder(place: Place) -> Iterator[Path]:
+    """Where the method of the cell at ``place`` may keep what is half done; it need not exist.
+
+    Beside the rows when they are on a disk: a training that was killed goes on in the middle of its epoch, on any
+    machine that has the disk. For rows in an object store it is a temporary folder of this process, and a killed one
+    begins its task anew.
+    """
+    if isinstance(place, LocalPlace):
+        yield place.folder / _PARTIAL / _SCRATCH
+        return
+    with tempfile.TemporaryDirectory(prefix="dinosaur-scratch-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / _SCRATCH
+
+
+def clear_scratch(folder: Path) -> None:
+    """Empty a scratch folder. What cannot be removed does no harm: it is of a task that is done."""
+    shutil.rmtree(folder, ignore_errors=True)

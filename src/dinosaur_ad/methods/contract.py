@@ -130,13 +130,24 @@ class NoCache:
         return compute(photos)
 
 
+def _say_nothing(_text: str) -> None:
+    """Nobody listens."""
+
+
 @dataclass(frozen=True)
 class Workbench:
-    """What a method works with and the result must not depend on, but for the seed."""
+    """What a method works with and the result must not depend on, but for the seed.
+
+    ``scratch`` is a folder for what is half done within one task, so that a training that was stopped can go on (see
+    :func:`dinosaur_ad.methods.training.train`); it is emptied when the task is learned and tested. ``say`` tells the
+    user how far a long task has come.
+    """
 
     seed: int = 0
     device: str = "cpu"
     cache: Cache = field(default_factory=NoCache)
+    scratch: Path | None = None
+    say: Callable[[str], None] = field(default=_say_nothing, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

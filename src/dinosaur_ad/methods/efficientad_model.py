@@ -1,0 +1,153 @@
+"""EfficientAD's three networks at work: what is minimised in a step, and the two maps of a batch of images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
+from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods import efficientad_losses as losses
+from dinosaur_ad.methods import pdn
+from dinosaur_ad.methods.efficientad_penalty import PenaltyImages
+from dinosaur_ad.methods.patch_features import import_torch
+
+if TYPE_CHECKING:
+    import torch
+
+    from dinosaur_ad.methods.efficientad import EfficientADConfig
+    from dinosaur_ad.methods.training import EpochLog, Step
+
+JITTER = 0.2
+
+
+class Networks:
+    """The frozen teacher with its statistics, the student and the autoencoder; each is made when first needed."""
+
+    def __init__(self, config: EfficientADConfig, *, seed: int, device: str) -> None:
+        self.config = config
+        self.device = device
+        self._seed = seed
+        self.statistics: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    @cached_property
+    def teacher(self) -> pdn.Teacher:
+        """The teacher that the settings name."""
+        config = self.config
+        return pdn.load_teacher(
+            config.teacher,
+            channels=config.channels,
+            widths=config.pdn_widths,
+            padded=config.padded,
+            device=self.device,
+        )
+
+    @cached_property
+    def learners(self) -> Any:
+        """A ``ModuleDict`` of the student and the autoencoder, drawn from the seed."""
+        return pdn.build_seeded(lambda: build_learners(self.config), self._seed, self.device)
+
+    @cached_property
+    def penalty(self) -> PenaltyImages | None:
+        """The images on which the student is to say nothing, if there are any."""
+        config = self.config
+        return PenaltyImages(config.penalty_images, config.size) if config.penalty and config.penalty_images else None
+
+    def measure(self, batches: Iterable[torch.Tensor]) -> None:
+        """Set the teacher's statistics to those of these images."""
+        network = self.teacher.network  # first of all, because it says what is missing
+        with import_torch().no_grad():
+            self.statistics = pdn.channel_statistics(network(images) for images in batches)
+
+    def describe(self, images: torch.Tensor) -> torch.Tensor:
+        """The teacher's standardised description (N, C, H, W)."""
+        if self.statistics is None:
+            raise InputError("EfficientAD has learned no task yet; call learn first.")
+        with import_torch().no_grad():
+            return pdn.standardise(self.teacher.network(images).float(), *self.statistics)
+
+    def loss(self, step: Step) -> torch.Tensor:
+        """The three-part loss of a step, and the penalty where there are images for it."""
+        images, student = step.images, self.learners["student"]
+        teacher, (first, second) = self.describe(images), self._halves(images)
+        seen, teacher_ae = images, teacher
+        if self.config.augment:
+            seen = jittered(images, step.generator)
+            teacher_ae, second = self.describe(seen), self._halves(seen)[1]
+        rebuilt = self.learners["autoencoder"](seen).float()
+        parts = losses.loss_parts(teacher, first, teacher_ae, second, rebuilt, self.config.hard)
+        total = parts.student + parts.autoencoder + parts.both
+        if self.penalty is not None:
+            elsewhere = to_images(self.penalty.draw(len(images), step.generator), self.device)
+            total = total + student(elsewhere).float()[:, : self.config.channels].square().mean()
+        return total
+
+    def maps(self, images: torch.Tensor) -> torch.Tensor:
+        """Both maps (N, 2, H, W) of a batch."""
+        self.learners.eval()
+        first, second = self._halves(images)
+        return losses.maps(self.describe(images), first, second, self.learners["autoencoder"](images))
+
+    def _halves(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the student says in the place of the teacher, and in that of the autoencoder."""
+        described = self.learners["student"](images).float()
+        return described[:, : self.config.channels], described[:, self.config.channels :]
+
+
+def build_learners(config: EfficientADConfig) -> torch.nn.Module:
+    """The student and the autoencoder of these settings."""
+    student = pdn.build_pdn(2 * config.channels, config.pdn_widths, padded=config.padded)
+    autoencoder = pdn.build_autoencoder(
+        config.channels, config.ae_widths, size=config.size, padded=config.padded, halving=config.halving
+    )
+    return import_torch().nn.ModuleDict({"student": student, "autoencoder": autoencoder})
+
+
+def to_images(pixels_NHWC: NDArray[np.uint8], device: str) -> torch.Tensor:
+    """Prepared pixels as the networks take them: (N, 3, S, S), normalised."""
+    torch = import_torch()
+    raw = torch.from_numpy(np.ascontiguousarray(pixels_NHWC)).to(device).float() / 255
+    mean, deviation = (torch.tensor(each, device=device) for each in (IMAGE_MEAN, IMAGE_STD))
+    return ((raw - mean) / deviation).permute(0, 3, 1, 2)
+
+
+def jittered(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Normalised images, each with another brightness, contrast or saturation, by up to a fifth."""
+    torch = import_torch()
+    mean, deviation = (torch.tensor(each, device=images.device)[:, None, None] for each in (IMAGE_MEAN, IMAGE_STD))
+    kinds_N = torch.randint(3, (len(images),), generator=generator)
+    factors_N = 1 + JITTER * (2 * torch.rand(len(images), generator=generator) - 1)
+    return (losses.jitter(images * deviation + mean, kinds_N, factors_N) - mean) / deviation
+
+
+def epochs_within(epochs: int, steps: int | None, images: int, batch: int) -> int:
+    """The epochs to train: ``epochs``, but no more than it takes to make ``steps`` steps.
+
+    >>> epochs_within(300, None, 209, 12), epochs_within(2000, 70_000, 209, 1), epochs_within(30, 70_000, 209, 1)
+    (300, 335, 30)
+    """
+    return epochs if steps is None else min(epochs, math.ceil(steps / math.ceil(images / batch)))
+
+
+def training_record(task: str, images: int, logs: Sequence[EpochLog], branches: Sequence[float]) -> dict[str, Any]:
+    """What there is to know of a task's training, JSON-able; ``branches`` are the means of both maps on normals."""
+    return {
+        "task": task,
+        "images": images,
+        "epochs": len(logs),
+        "first_loss": _finite(logs[0].loss),
+        "last_loss": _finite(logs[-1].loss),
+        "losses_not_finite": sum(log.nan for log in logs),
+        "mean_map_teacher_student": _finite(branches[0]),
+        "mean_map_autoencoder_student": _finite(branches[1]),
+    }
+
+
+def _finite(value: float) -> float | None:
+    """The number, or None: JSON has no NaN."""
+    return value if math.isfinite(value) else None

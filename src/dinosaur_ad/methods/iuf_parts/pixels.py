@@ -1,0 +1,196 @@
+"""The paper's IUF: three small vision transformers on pixels, trained from scratch.
+
+Tokens z of the encoder (N, L, C) are decoded to pixels; the discriminator says which task an image is of, and its
+features multiply the encoder's queries. Nearly all parameters are those of the discriminator's head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
+from dinosaur_ad.methods.iuf_parts.attention import Block
+from dinosaur_ad.methods.iuf_parts.learner import Learner, normalised, variety
+from dinosaur_ad.methods.iuf_parts.rules import (
+    damping_matrix,
+    damping_weights,
+    directions_of_rows,
+    tail_of_singular_values,
+)
+
+if TYPE_CHECKING:
+    from dinosaur_ad.methods.iuf_config import PixelIUFConfig
+    from dinosaur_ad.methods.training import Step
+
+CONSTRAINED = ("encoder.", "decoder.", "to_pixels.")
+
+
+class PatchTransformer(nn.Module):  # type: ignore[misc]
+    """Patches to tokens (N, L, C), a learned position each, LayerNorm, GELU, blocks; no norm at the end."""
+
+    def __init__(self, config: PixelIUFConfig) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, config.width, config.patch, stride=config.patch)
+        self.position = nn.Parameter(torch.randn(1, config.side**2, config.width) * 0.02)
+        self.norm = nn.LayerNorm(config.width)
+        self.blocks = nn.ModuleList(Block(config.width, config.heads, 4 * config.width) for _ in range(config.layers))
+
+    def embed(self, images: torch.Tensor) -> torch.Tensor:
+        """Images (N, 3, S, S) as tokens (N, L, C)."""
+        tokens: torch.Tensor = self.patches(images).flatten(2).transpose(1, 2)
+        return tokens
+
+    def forward(self, tokens: torch.Tensor, factors: Sequence[torch.Tensor] = ()) -> list[torch.Tensor]:
+        """What each block gives; the first ``len(factors)`` blocks have their queries multiplied by them."""
+        tokens = nn.functional.gelu(self.norm(tokens + self.position))
+        outputs = []
+        for number, block in enumerate(self.blocks):
+            tokens = block(tokens, factors[number] if number < len(factors) else None)
+            outputs.append(tokens)
+        return outputs
+
+
+class Reconstruction(NamedTuple):
+    """What the network makes of images: pixels (N, 3, S, S), latent tokens (N, L, C) and logits (N, T) of tasks."""
+
+    images: torch.Tensor
+    tokens: torch.Tensor
+    logits: torch.Tensor | None
+
+
+class PixelNetwork(nn.Module):  # type: ignore[misc]
+    """Encoder, decoder and discriminator."""
+
+    def __init__(self, config: PixelIUFConfig) -> None:
+        super().__init__()
+        self.side = config.side
+        self.encoder, self.decoder, self.discriminator = (PatchTransformer(config) for _ in range(3))
+        self.to_pixels = nn.ConvTranspose2d(config.width, 3, config.patch, stride=config.patch)
+        flat = config.side**2 * config.width
+        hidden = config.head_ratio * flat
+        self.head = nn.Sequential(
+            nn.LayerNorm(flat), nn.Linear(flat, hidden), nn.GELU(), nn.Linear(hidden, config.max_tasks)
+        )
+
+    def forward(self, images: torch.Tensor, *, classify: bool = False) -> Reconstruction:
+        """Reconstruct images; which task they are of is only asked in training: the head is 99.9 % of the network."""
+        seen = self.discriminator(self.discriminator.embed(images))
+        logits = self.head(seen[-1].flatten(1)) if classify else None
+        factors = [features.detach() for features in seen[:-1]]
+        tokens = self.encoder(self.encoder.embed(images), factors)[-1]
+        decoded = self.decoder(tokens)[-1].transpose(1, 2).unflatten(2, (self.side, self.side))
+        return Reconstruction(self.to_pixels(decoded), tokens, logits)
+
+
+class PixelLearner(Learner):
+    """The paper's network with its losses, its damped gradients and its pull towards the weights of before."""
+
+    def __init__(self, config: PixelIUFConfig, workbench: Workbench) -> None:
+        super().__init__(workbench)
+        self.config = config
+        self._directions_CC: torch.Tensor | None = None
+        self._damping_CC: torch.Tensor | None = None
+        self._before: dict[str, torch.Tensor] = {}
+
+    def build(self) -> nn.Module:
+        """A new network."""
+        return PixelNetwork(self.config)
+
+    def constrained(self) -> dict[str, torch.nn.Parameter]:
+        """Encoder and decoder: what is damped and pulled. The discriminator is free, and so is its huge head."""
+        named = self.module.named_parameters()
+        return {name: parameter for name, parameter in named if name.startswith(CONSTRAINED)}
+
+    # --- learning ---
+
+    def begin(self, task: int, photos: Sequence[Photo]) -> None:
+        """From the second task on: remember the weights of before (2 MB of the 2.5 GB), damp by their directions."""
+        super().begin(task, photos)
+        self.extra["latent"] = torch.zeros(self.config.batch, self.config.width, device=self.device)
+        self._before, self._damping_CC = {}, None
+        if task > 0 and self._directions_CC is not None:
+            self._before = {name: value.detach().clone() for name, value in self.constrained().items()}
+            weights_C = damping_weights(self.config.width, normalised=self.config.normalised)
+            self._damping_CC = damping_matrix(self._directions_CC, weights_C).float().to(self.device)
+
+    def loss(self, step: Step) -> torch.Tensor:
+        """Mean absolute error, cross-entropy of the task, and singular values beyond the first, weighted."""
+        config, images = self.config, step.images
+        made = self.module(images, classify=True)
+        reconstruction = (images - made.images).abs().mean()
+        target_N = torch.full((len(images),), self.task, device=self.device)
+        discrimination = nn.functional.cross_entropy(made.logits.float(), target_N)
+        latent_NC = made.tokens.float().mean(dim=1)
+        compression = tail_of_singular_values(latent_NC, config.directions)
+        self.extra["latent"].zero_()[: len(images)] = latent_NC.detach()
+        self.note(reconstruction, discrimination, compression, variety(made.images, images))
+        return (
+            config.reconstruction * reconstruction
+            + config.discrimination * discrimination
+            + config.compression * compression
+        )
+
+    def before_step(self, step: Step) -> None:
+        """``G <- G P`` where the last axis is that of the tokens' channels, then ``G <- G + beta (theta - before)``."""
+        if self._damping_CC is None:
+            return
+        for name, parameter in self.constrained().items():
+            gradient = parameter.grad
+            if gradient is None:
+                continue  # the decoder's patch projection is counted, but no image ever passes through it
+            if gradient.shape[-1] == self.config.width:
+                gradient.copy_(gradient @ self._damping_CC)
+            gradient.add_(parameter.detach() - self._before[name], alpha=self.config.pull)
+
+    def after_step(self, step: Step) -> None:
+        """Nothing more: the pull was in the gradient."""
+
+    def end(self, photos: Sequence[Photo]) -> None:
+        """Keep the directions of the last batch; rows of zeros below a short one change nothing."""
+        self._directions_CC = directions_of_rows(self.extra["latent"])
+        self._before = {}
+
+    def kept(self) -> dict[str, torch.Tensor]:
+        """The directions of the last batch of the last task, (C, C) float64."""
+        return {} if self._directions_CC is None else {"directions": self._directions_CC}
+
+    def recall(self, kept: Mapping[str, torch.Tensor]) -> None:
+        """Take the directions back."""
+        self._directions_CC = kept["directions"].cpu() if "directions" in kept else None
+
+    # --- judging ---
+
+    def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The error of each pixel, averaged over channels (N, S, S), and of it what ``image_score`` says."""
+        images = normalised(pixels, self.device)
+        error_NCHW = (images - self.module.eval()(images).images).abs()
+        map_NHW = error_NCHW.mean(dim=1)
+        patch_NHW = nn.functional.avg_pool2d(map_NHW[:, None], self.config.patch)[:, 0]
+        image_N = {
+            "max": lambda: patch_NHW.flatten(1).amax(1),
+            "mean": lambda: map_NHW.flatten(1).mean(1),
+            "std": lambda: map_NHW.flatten(1).std(1),
+            "sum": lambda: error_NCHW.flatten(1).sum(1),
+        }[self.config.image_score]()
+        return image_N, map_NHW
+
+    def parameters(self) -> Parameters:
+        """All of them are trained."""
+        return Parameters(self.trainable(), self.trainable())
+
+    def info(self) -> dict[str, Any]:
+        """No pretrained weights: all was learned from the tasks."""
+        config = self.config
+        return {
+            "description": f"encoder, decoder and discriminator of {config.layers} transformer blocks of width "
+            f"{config.width} on pixels, trained from scratch",
+            "weights_sha256": "",
+            "precision": "mixed" if config.mixed else "float32",
+            "image_score": config.image_score,
+        }

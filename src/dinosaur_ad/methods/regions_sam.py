@@ -1,0 +1,132 @@
+"""The masks that a Segment-Anything model finds by itself, made from its parts.
+
+The model is asked at a grid of points; of its three answers at each those are kept that it trusts itself
+(``TRUSTED``) and that hardly change with the threshold (``STABLE``), and of those with nearly the same box the most
+trusted one: the published way, with the published values. ``transformers`` has a pipeline for it, which needs
+torchvision for one function; square images need nothing of what it prepares.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad._atomic import sha256_file
+from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
+from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.methods.patch_features import import_torch
+from dinosaur_ad.methods.regions import Labels, most_frequent
+
+if TYPE_CHECKING:
+    import torch
+
+POINTS = 32  # a side
+AT_ONCE = 64  # points
+TRUSTED, STABLE, SAME_BOX = 0.88, 0.95, 0.7
+
+
+class SamRegions:
+    """Regions by a Segment-Anything model of ``transformers`` from the files in ``folder``."""
+
+    def __init__(self, folder: Path, device: str, *, points: int = POINTS) -> None:
+        self._folder, self._device, self._points = folder, device, points
+
+    @cached_property
+    def recipe(self) -> str:
+        """Which weights, by their hash, and how many points they are asked at."""
+        path = self._folder / "model.safetensors"
+        if not path.is_file():
+            raise EncoderError(f"The Segment-Anything model in {self._folder} has no model.safetensors; put it there.")
+        return f"regions-sam-v1-{self._points}-{sha256_file(path)}"
+
+    @property
+    def description(self) -> str:
+        """The model's folder and the beginning of its weights' hash."""
+        return f"masks of the Segment-Anything model '{self._folder.name}' (sha256 {self.recipe[-64:-52]}...)"
+
+    def __call__(self, pixels: NDArray[np.uint8], grid: tuple[int, int]) -> Labels:
+        """Labels (N, H, W) of prepared images (N, S, S, 3); 0 where there is no mask."""
+        torch = import_torch()
+        with torch.inference_mode():
+            return np.stack([most_frequent(paint(self._masks(image)), grid) for image in pixels])
+
+    def _masks(self, image: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """The masks (K, S, S) of one image, the most trusted first."""
+        torch = import_torch()
+        side = self._model.config.vision_config.image_size
+        raw = torch.from_numpy(image.astype(np.float32) / 255).to(self._device)
+        mean, deviation = (torch.tensor(each, device=self._device) for each in (IMAGE_MEAN, IMAGE_STD))
+        normalised = ((raw - mean) / deviation).permute(2, 0, 1)[None]
+        resized = torch.nn.functional.interpolate(normalised, size=(side, side), mode="bilinear", antialias=True)
+        embedding = self._model.get_image_embeddings(resized)
+        ticks = (torch.arange(self._points, device=self._device) + 0.5) * (side / self._points)
+        points_P2 = torch.cartesian_prod(ticks, ticks)
+        answers = [self._ask(embedding, each, image.shape[:2]) for each in points_P2.split(AT_ONCE)]
+        masks_KSS, trust_K = (torch.cat(part) for part in zip(*answers, strict=True))
+        kept = without_repeats(boxes(masks_KSS), trust_K, SAME_BOX)
+        masks: NDArray[np.bool_] = masks_KSS[kept].cpu().numpy()
+        return masks
+
+    def _ask(
+        self, embedding: torch.Tensor, points_P2: torch.Tensor, shape: tuple[int, ...]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The good masks (K, S, S) at some points, and the model's trust in each (K,)."""
+        answer = self._model(image_embeddings=embedding, input_points=points_P2[None, :, None], multimask_output=True)
+        trust_K = answer.iou_scores.flatten()
+        logits_KSS = answer.pred_masks.flatten(0, 2)
+        inner, outer = ((logits_KSS > edge).sum((1, 2)) for edge in (1.0, -1.0))
+        is_good = (trust_K > TRUSTED) & (inner >= STABLE * outer) & (inner > 0)
+        full = import_torch().nn.functional.interpolate(logits_KSS[is_good][:, None], size=shape, mode="bilinear")
+        return full[:, 0] > 0, trust_K[is_good]
+
+    @cached_property
+    def _model(self) -> Any:
+        import_torch()
+        import transformers
+
+        try:
+            model = transformers.SamModel.from_pretrained(self._folder, local_files_only=True)
+        except (OSError, ValueError) as error:
+            raise EncoderError(f"The Segment-Anything model in {self._folder} cannot be loaded ({error}).") from error
+        return model.eval().requires_grad_(False).to(self._device)
+
+
+def boxes(masks_KSS: torch.Tensor) -> torch.Tensor:
+    """The smallest box (K, 4) around each mask: left, top, right, bottom, the last two just outside of it."""
+    torch = import_torch()
+    sides = []
+    for axis in (1, 2):  # columns, then rows
+        is_hit_KS = masks_KSS.any(axis)
+        length = is_hit_KS.shape[1]
+        first_K = is_hit_KS.int().argmax(1)
+        last_K = length - is_hit_KS.flip(1).int().argmax(1)
+        sides.append((first_K, last_K))
+    (left, right), (top, bottom) = sides
+    return torch.stack([left, top, right, bottom], dim=1)
+
+
+def without_repeats(boxes_K4: torch.Tensor, trust_K: torch.Tensor, same: float) -> list[int]:
+    """Indices of boxes, the most trusted first, none of which overlaps a chosen one by more than ``same`` (IoU)."""
+    chosen: list[int] = []
+    values = boxes_K4.double().cpu().numpy()
+    areas = (values[:, 2] - values[:, 0]) * (values[:, 3] - values[:, 1])
+    for index in np.argsort(-trust_K.cpu().numpy(), kind="stable").tolist():
+        others = values[chosen]
+        width = np.minimum(others[:, 2], values[index, 2]) - np.maximum(others[:, 0], values[index, 0])
+        height = np.minimum(others[:, 3], values[index, 3]) - np.maximum(others[:, 1], values[index, 1])
+        shared = np.maximum(width, 0) * np.maximum(height, 0)
+        if (shared <= same * (areas[chosen] + areas[index] - shared)).all():
+            chosen.append(index)
+    return chosen
+
+
+def paint(masks_KSS: NDArray[np.bool_]) -> Labels:
+    """Masks as one image of labels (S, S): the largest is painted first, smaller ones over it; 0 is bare ground."""
+    labels = np.zeros(masks_KSS.shape[1:], np.int64)
+    for number, index in enumerate(np.argsort(-masks_KSS.sum((1, 2)), kind="stable"), start=1):
+        labels[masks_KSS[index]] = number
+    return labels
