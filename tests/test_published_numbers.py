@@ -28,7 +28,10 @@ def block(page: Path, command: str) -> str:
     [
         ("docs/presets.md", "python -m benchmarks.real_images table results/real_images.json"),
         ("docs/speed.md", "python -m benchmarks --show benchmarks/results/amd-epyc-2-cores.json"),
-        ("README.md", "python -m benchmarks.real_images table results/real_images.json --steps paper;default"),
+        ("README.md", "python -m dinosaur_ad.cli bench report results --print overview"),
+        ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print overview"),
+        ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print thresholds"),
+        ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print discrete,continuous"),
     ],
 )
 def test_tables_are_what_the_command_prints(page: str, command: str) -> None:

@@ -17,6 +17,9 @@ from dinosaur_ad.errors import EncoderError
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
+COMMANDS = re.findall(r"^    dinosaur (.+?)(?:\s+#.*)?$", README, flags=re.M)
+
+
 @pytest.fixture
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folders the README speaks of, with drawn products in the place of photographs."""
@@ -39,7 +42,7 @@ def save(samples: list[SyntheticSample], folder: str) -> None:
 
 
 def test_the_commands_and_the_python_lines(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands = re.findall(r"^    dinosaur (.+?)(?:\s+#.*)?$", README, flags=re.M)
+    commands = [command for command in COMMANDS if not command.startswith("bench")]
     assert len(commands) == 5
     assert [main(shlex.split(command)) for command in commands] == [0] * 5
     assert len(list((photos / "seen").glob("*.png"))) == 3
@@ -50,3 +53,13 @@ def test_the_commands_and_the_python_lines(photos: Path, capsys: pytest.CaptureF
     lines = capsys.readouterr().out.splitlines()
     assert sorted(line.split()[1] for line in lines) == ["cap", "nut", "screw"]
     assert len(commands) + len(code.strip().splitlines()) < 20  # under ten lines each
+
+
+def test_the_commands_of_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the baselines compute with torch (extra: bench)")
+    monkeypatch.chdir(tmp_path)
+    commands = [command for command in COMMANDS if command.startswith("bench")]
+    assert commands == ["bench run --suite quick", "bench report runs/bench"]
+    seconds_not_minutes = [command.replace("quick", "tiny") for command in commands]
+    assert [main(shlex.split(command)) for command in seconds_not_minutes] == [0, 0]
+    assert "patchcore" in (tmp_path / "runs/bench/report/report.html").read_text("utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import signal
 import socket
 import sys
 import threading
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ from dinosaur_ad.bench.ray_engine import run_ray
 from dinosaur_ad.bench.results import ARRAYS, ERROR, RESULT
 from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
 from dinosaur_ad.bench.suites import SUITES
-from dinosaur_ad.cluster.connection import _Results, connected
+from dinosaur_ad.cluster.connection import _Results
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import unregister
 
@@ -63,29 +61,6 @@ class Faulty(DinosaurMethod):
     def learn(self, lesson):
         raise RuntimeError("this method has a fault")
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _time_limit() -> Iterator[None]:
-    """A cluster that hangs must not hang the tests."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError("the tests on Ray took too long")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(240)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
-
-
-@pytest.fixture(scope="module")
-def cluster(_time_limit: None) -> Iterator[Any]:
-    """Ray with room for two workers."""
-    pytest.importorskip("ray", reason="Ray is not installed (it comes with the extra 'ray')")
-    with connected("local", cores=2) as ray:
-        yield ray
-    assert not ray.is_initialized()
 
 
 @pytest.fixture

@@ -161,7 +161,9 @@ def test_results_of_another_configuration_are_refused_and_kept(
     undisturbed: tuple[Surroundings, CellResult],
 ) -> None:
     where, result = undisturbed
-    with pytest.raises(OtherConfigurationError, match=r"another configuration \(different: settings\).*another --out"):
+    with pytest.raises(
+        OtherConfigurationError, match=r"another configuration \(different: settings radius\).*another --out"
+    ):
         run_local(tiny_cells(radius="2"), where, Log())
     assert_equal(result_of(where, tiny_cells()[0]), result)
 

@@ -5,44 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 from cli_helpers import assert_refused
 
 from dinosaur_ad.cli import main
-from dinosaur_ad.cluster import connected, fleet
+from dinosaur_ad.cluster import fleet
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _time_limit() -> Iterator[None]:
-    """A cluster that hangs must not hang the tests."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError("the tests on Ray took too long")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(240)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
-
-
-@pytest.fixture(scope="module")
-def cluster(_time_limit: None) -> Iterator[Any]:
-    """Ray with room for two workers."""
-    pytest.importorskip("ray", reason="Ray is not installed (it comes with the extra 'ray')")
-    with connected("local", cores=2) as ray:
-        yield ray
-    assert not ray.is_initialized()
 
 
 @pytest.fixture

@@ -107,3 +107,11 @@ def test_one_image_is_not_enough() -> None:
 def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
     with pytest.raises(InputError, match="no preset 'papr'; choose one of: default, paper"):
         DinosaurConfig(preset="papr").to_preset()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("ratio", 0), ("ratio", 1.5), ("radius", -1), ("minimum", 0), ("top", 2), ("limit", 0)]
+)
+def test_settings_that_make_no_sense_are_refused(setting: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"DINOSaur's {setting} must"):
+        DinosaurConfig(**{setting: value})  # type: ignore[arg-type]

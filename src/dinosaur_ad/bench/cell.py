@@ -102,18 +102,31 @@ def _identity(cell: Cell, scenario: Scenario, method: Method) -> dict[str, Any]:
 def _refuse_other(place: Place, identity: dict[str, Any]) -> None:
     document = json.loads(json.dumps(identity))
     try:
-        stored = json.loads(place.read(CELL))
+        stored = dict(json.loads(place.read(CELL)))
     except FileNotFoundError:
+        if place.has(RESULT):
+            raise OtherConfigurationError(
+                f"'{place}' holds a packed result, which does not say all that made it; choose another --out."
+            ) from None
         place.write(CELL, json.dumps(identity, indent=1).encode())
         return
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(f"'{place}/{CELL}' is damaged; remove that folder and run the cell again.") from error
-    different = [key for key in {**stored, **document} if stored.get(key) != document.get(key)]
+    different = _differences(stored, document)
     if different:
         raise OtherConfigurationError(
-            f"'{place}' holds a result of another configuration (different: {', '.join(sorted(different))}); results "
-            "are not mixed: choose another --out, or remove that folder."
+            f"'{place}' holds a result of another configuration (different: {', '.join(different)}); results are not "
+            "mixed: choose another --out, or remove that folder."
         )
+
+
+def _differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    """What two configurations do not share, by name; of settings, which."""
+    different = sorted(key for key in {**stored, **asked} if stored.get(key) != asked.get(key))
+    if "settings" in different:
+        settings = _differences(dict(stored.get("settings") or {}), dict(asked.get("settings") or {}))
+        different[different.index("settings")] = f"settings {', '.join(settings)}"
+    return different
 
 
 def _learn_and_test(cell: Cell, scenario: Scenario, method: Method, index: int, say: Say) -> Row:

@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bench.places import LocalPlace, Place
+from dinosaur_ad.bench.results import DAMAGED_ARRAYS
 from dinosaur_ad.methods.contract import Method
 
 KEEP = 2
@@ -51,7 +51,7 @@ class Row:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 arrays = {key: stored[key] for key in stored.files}
             return cls(arrays, json.loads(arrays.pop("notes").tobytes()))
-        except (BadZipFile, KeyError, EOFError, OSError) as error:
+        except DAMAGED_ARRAYS as error:
             raise ValueError(str(error)) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 from contextlib import suppress
 from importlib import metadata
@@ -31,21 +32,38 @@ def environment(device: str) -> dict[str, Any]:
 
 
 def git_revision() -> str | None:
-    """The commit this source tree is at, if it is one; read from the files, because git may not be installed."""
+    """The commit this source tree is at, if it is one, with ``+changes`` where git says that it was changed since."""
     for folder in Path(__file__).resolve().parents:
-        git = folder / ".git"
-        if git.is_dir():
-            with suppress(OSError, IndexError):
-                head = (git / "HEAD").read_text("utf-8").strip()
-                if not head.startswith("ref: "):
-                    return head[:12]
-                reference = head.removeprefix("ref: ")
-                loose = git / reference
-                if loose.is_file():
-                    return loose.read_text("utf-8").strip()[:12]
-                packed = (git / "packed-refs").read_text("utf-8").splitlines()
-                return next(line for line in packed if line.endswith(f" {reference}"))[:12]
-            return None
+        if (folder / ".git").exists():
+            revision = _commit(folder / ".git")
+            return f"{revision}+changes" if revision and _changed(folder) else revision
+    return None
+
+
+def _changed(folder: Path) -> bool:
+    with suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "status", "--porcelain", "--untracked-files=no", "--", "src"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=10, check=True)
+        return bool(done.stdout.strip())
+    return False
+
+
+def _commit(git: Path) -> str | None:
+    """Read from the files, because git may not be installed."""
+    if git.is_file():  # a worktree: the file says where its own folder is
+        git = Path(git.read_text("utf-8").partition(":")[2].strip())
+    with suppress(OSError, StopIteration):
+        head = (git / "HEAD").read_text("utf-8").strip()
+        if not head.startswith("ref: "):
+            return head[:12]
+        reference = head.removeprefix("ref: ")
+        common = git / "commondir"
+        shared = git / common.read_text("utf-8").strip() if common.is_file() else git
+        loose = shared / reference
+        if loose.is_file():
+            return loose.read_text("utf-8").strip()[:12]
+        packed = (shared / "packed-refs").read_text("utf-8").splitlines()
+        return next(line for line in packed if line.endswith(f" {reference}"))[:12]
     return None
 
 

@@ -80,6 +80,8 @@ def plan_grid(
     (0.05, 0.1)
     """
     _check_axes(ratios, radii, minimum)
+    if seed < 0:
+        raise InputError(f"A seed of {seed} is not possible; give 0 or more.")
     wanted = dict(settings or {})
     for key, option in {"ratio": "--ratios", "radius": "--radii", "preset": "--preset"}.items():
         if {key, f"dinosaur.{key}"} & wanted.keys():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bench.places import Place, open_place
-from dinosaur_ad.bench.results import cell_folder
+from dinosaur_ad.bench.results import cell_folder, is_grid
 from dinosaur_ad.errors import InputError
 
 FORMAT, KIND = 1, "grid"
@@ -155,7 +155,7 @@ def load_grids(folders: Sequence[str]) -> list[GridResult]:
     for folder in folders:
         place = open_place(folder)
         for name in place.list():
-            if not (name.rpartition("/")[2].startswith("grid-") and name.endswith(".json")):
+            if not is_grid(name):
                 continue
             grid = ScenarioGrid.load(place, name)
             group = alike.setdefault(json.dumps(grid.common(), sort_keys=True), {})

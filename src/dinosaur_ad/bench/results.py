@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,11 +19,14 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.places import Place, open_place
+from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.errors import InputError
 
 FORMAT = 1
 RESULT, ARRAYS, ERROR = "result.json", "arrays.npz", "error.json"
+
+# All that NumPy is known to raise for a damaged .npz file, wherever the damage is.
+DAMAGED_ARRAYS = (ValueError, KeyError, EOFError, OSError, RuntimeError, BadZipFile, zlib.error)
 
 Floats = NDArray[np.float64]
 
@@ -59,6 +63,14 @@ class FailedCell:
     def save(self, place: Place) -> None:
         """Leave a note where the result would be."""
         place.write(ERROR, (json.dumps(asdict(self), indent=1) + "\n").encode())
+
+    @classmethod
+    def load(cls, place: Place) -> FailedCell:
+        """Read the note."""
+        try:
+            return cls(**json.loads(place.read(ERROR)))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"'{place}/{ERROR}' is damaged; remove it and run that cell again.") from error
 
 
 @dataclass(frozen=True)
@@ -121,8 +133,7 @@ class CellResult:
                     f"'{place}' was written in format {document['format']} by another version of dinosaur-ad; "
                     "use that version."
                 )
-            with np.load(io.BytesIO(place.read(ARRAYS)), allow_pickle=False) as stored:
-                arrays = {key: stored[key] for key in stored.files}
+            arrays = _read_arrays(place)
             plain = {key: document[key] for key in _PLAIN}
             matrices: dict[str, Any] = {key: _matrix(document[key]) for key in _MATRICES}
             matrices["nan_scores"] = np.asarray(document["nan_scores"], np.int64)
@@ -133,9 +144,14 @@ class CellResult:
             ]
             return cls(**plain, **matrices, final=final)
         except FileNotFoundError as error:
-            raise InputError(f"'{place}' holds no finished result ({error.filename or error} is missing).") from error
-        except (KeyError, ValueError, TypeError, BadZipFile, EOFError) as error:
-            raise InputError(f"The result in '{place}' is damaged ({error}); run that cell again.") from error
+            raise InputError(
+                f"'{place}' holds no whole result ({error.filename or error} is missing); remove that folder and run "
+                "the cell again."
+            ) from error
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(
+                f"The result in '{place}' is damaged ({error}); remove that folder and run the cell again."
+            ) from error
 
 
 _PLAIN = (
@@ -156,20 +172,36 @@ def cell_folder(method: str, scenario: str, seed: int) -> str:
     return f"{f'{kind}-{last}' if colon else scenario}/{method.replace(':', '-')}/seed-{seed}"
 
 
+def is_grid(name: str) -> bool:
+    """Whether a file of that name is a grid of hyperparameters.
+
+    >>> is_grid("grids/grid-paper-mvtec-ad.json"), is_grid("mvtec-ad/dinosaur/seed-0/result.json")
+    (True, False)
+    """
+    file = name.rpartition("/")[2]
+    return file.startswith("grid-") and file.endswith(".json")
+
+
 def find_results(folders: Sequence[str]) -> tuple[list[CellResult], list[FailedCell]]:
-    """All finished and failed cells below the given folders (or fsspec addresses), sorted."""
+    """All finished and failed cells below the given folders (or fsspec addresses), sorted.
+
+    :raises InputError: something is damaged, or one of the folders holds nothing: neither cells nor grids.
+    """
     finished: list[CellResult] = []
     failed: list[FailedCell] = []
     for folder in folders:
         place = open_place(folder)
-        for name in sorted(place.list()):
+        names = place.list()
+        if not any(is_grid(name) or name.rpartition("/")[2] in (RESULT, ERROR) for name in names):
+            absent = isinstance(place, LocalPlace) and not place.folder.is_dir()
+            where = f"'{folder}', which is no folder" if absent else f"'{folder}'"
+            raise InputError(f"There are no results in {where}; make some with: dinosaur bench run.")
+        for name in names:
             parent, _, file = name.rpartition("/")
             if file == RESULT:
                 finished.append(CellResult.load(place.below(parent)))
             elif file == ERROR:
-                failed.append(FailedCell(**json.loads(place.read(name))))
-    if not finished and not failed:
-        raise InputError(f"There are no results in {', '.join(folders)}; make some with: dinosaur bench run.")
+                failed.append(FailedCell.load(place.below(parent)))
     return sorted(finished, key=_order), sorted(failed, key=_order)
 
 
@@ -188,6 +220,16 @@ def _to_arrays(final: Iterable[TaskScores], *, compact: bool) -> Iterator[tuple[
                 yield f"{index}/{key}", value
         if task.names is not None and not compact:
             yield f"{index}/names", np.asarray(task.names, np.str_)
+
+
+def _read_arrays(place: Place) -> dict[str, NDArray[Any]]:
+    """The array file; whatever NumPy or zip finds wrong with it becomes a ValueError."""
+    content = place.read(ARRAYS)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except DAMAGED_ARRAYS as error:
+        raise ValueError(f"{ARRAYS} cannot be read") from error
 
 
 def _from_arrays(arrays: Mapping[str, NDArray[Any]], index: int) -> TaskScores:

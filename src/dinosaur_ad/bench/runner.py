@@ -16,7 +16,7 @@ import filelock
 from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
 from dinosaur_ad.bench.cell import Cell, OtherConfigurationError, run_cell
 from dinosaur_ad.bench.places import LocalPlace, Place, open_place
-from dinosaur_ad.bench.results import ERROR, CellResult, FailedCell
+from dinosaur_ad.bench.results import ERROR, RESULT, CellResult, FailedCell
 from dinosaur_ad.bench.scenarios import open_scenario
 from dinosaur_ad.encoders.weights import cache_home
 from dinosaur_ad.errors import DinosaurError, InputError
@@ -51,7 +51,15 @@ def plan(
     for what, given in (("scenario", scenarios), ("seed", seeds)):
         if not given or len(set(given)) < len(given):
             raise InputError(f"Give at least one {what} and name each once, got '{','.join(map(str, given))}'.")
-    return [Cell(choice, scenario, seed, device) for scenario in scenarios for choice in choices for seed in seeds]
+    if min(seeds) < 0:
+        raise InputError(f"A seed of {min(seeds)} is not possible; give 0 or more.")
+    cells = [Cell(choice, scenario, seed, device) for scenario in scenarios for choice in choices for seed in seeds]
+    if len({cell.folder for cell in cells}) < len(cells):
+        raise InputError(
+            f"Two of the folders in '{','.join(scenarios)}' have the same name, and so would their results; run them "
+            "with another --out each."
+        )
+    return cells
 
 
 def run_local(cells: Sequence[Cell], where: Surroundings, say: Say) -> tuple[list[CellResult], list[FailedCell]]:
@@ -86,7 +94,8 @@ def run_one(cell: Cell, where: Surroundings, say: Say, *, patience: float = 0.0)
         except Exception as error:
             # Whatever a method does wrong is a finding about that method, and no reason to stop the others.
             failure = _failure(cell, error)
-            failure.save(place)
+            if not place.has(RESULT):  # a finished result, perhaps of other settings, did not fail
+                failure.save(place)
             say(f"failed: {failure.error}")
             return failure
         place.remove(ERROR)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, Subparsers, add_verb, say
+from dinosaur_ad.cli import bench_options
+from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, Subparsers, add_verb, say, table
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
+    from dinosaur_ad.bench.cell import Cell
     from dinosaur_ad.bench.results import CellResult, FailedCell
 
-_OUT = Path("runs", "bench")
+Given = TypeVar("Given")
+
+_EPILOG = """\
+exit codes:
+  0    done
+  2    an error: a sentence on stderr says which; or a cell failed, and the others are done
+  130  interrupted
+"""
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -27,41 +38,33 @@ def add_parser(verbs: Subparsers) -> None:
     _add_report(parts)
     _add_pack(parts)
     _add_grid(parts)
-    _add_storage(parts)
+    _verb(parts, "storage", _storage, "Show the paper's storage table with its arithmetic done again.")
+
+
+def _verb(
+    verbs: Subparsers, name: str, run: Callable[[argparse.Namespace], int], description: str
+) -> argparse.ArgumentParser:
+    parser = add_verb(verbs, name, run, description)
+    parser.epilog = _EPILOG
+    return parser
 
 
 # --- list ---
 
 
 def _add_list(verbs: Subparsers) -> None:
-    parser = add_verb(verbs, "list", _list, "Show methods, scenarios with the state of their data, and suites.")
-    _add_data(parser)
-    _add_load(parser)
+    parser = _verb(verbs, "list", _list, "Show methods, scenarios with the state of their data, and suites.")
+    bench_options.add_data(parser)
+    bench_options.add_load(parser)
 
 
 def _list(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.bench.runner import load_plugins
-    from dinosaur_ad.bench.scenarios import describe_table
-    from dinosaur_ad.bench.suites import SUITES
-    from dinosaur_ad.methods import list_methods
+    from dinosaur_ad.cli.bench_list import print_list
 
+    data = bench_options.data_folder(arguments)
     load_plugins(arguments.load)
-    print("methods")
-    for spec in list_methods().values():
-        replay = "; with replay" if spec.replay else ""
-        print(f"  {spec.name:<16} {spec.summary}{replay}")
-        others = [f"{spec.name}:{variant}" for variant in spec.variants if variant != "default"]
-        if others:
-            print(f"  {'':<16} variants: {', '.join(others)}")
-    print("\nscenarios")
-    for row in describe_table(arguments.data):
-        print(f"  {row.name:<16} {row.tasks:>7} tasks  {row.state:<8}  {row.summary}")
-        if row.state in ("missing", "partial"):
-            print(f"  {'':<16} {row.detail}")
-    print(f"  {'folder:PATH':<16} any folder of categories in the MVTec-AD layout")
-    print("\nsuites")
-    for name, suite in SUITES.items():
-        print(f"  {name:<16} {suite.summary}")
+    print_list(data)
     return EXIT_OK
 
 
@@ -69,17 +72,18 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _add_run(verbs: Subparsers) -> None:
-    parser = add_verb(
+    parser = _verb(
         verbs,
         "run",
         _run,
-        "Run methods on scenarios. Stopped at any point, the same command goes on where it was and ends in the same "
+        "Run methods on scenarios. Stopped at any point, the same command goes on where it was and ends in the same\n"
         "numbers; a cell that fails is written down, and the others go on.",
     )
+    listed = bench_options.names
     parser.add_argument("--suite", metavar="NAME", help="a named choice of the following (see: dinosaur bench list)")
-    parser.add_argument("--methods", metavar="A,B", type=_names, help="methods, such as dinosaur,dinosaur:paper")
-    parser.add_argument("--scenarios", metavar="X,Y", type=_names, help="scenarios, such as mtd-color,mvtec-ad")
-    parser.add_argument("--seeds", metavar="N,M", type=_numbers, help="of drift and of methods (default: 0)")
+    parser.add_argument("--methods", metavar="A,B", type=listed, help="methods, such as dinosaur,dinosaur:paper")
+    parser.add_argument("--scenarios", metavar="X,Y", type=listed, help="scenarios, such as mtd-color,mvtec-ad")
+    parser.add_argument("--seeds", metavar="N,M", type=listed, help="of drift and of methods (default: 0)")
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",
@@ -87,98 +91,146 @@ def _add_run(verbs: Subparsers) -> None:
         default=[],
         help="a setting of one method (patchcore.replay=50) or of all that have it (encoder=dinov3-small)",
     )
-    parser.add_argument("--device", metavar="cpu|cuda", default="cpu", help="where to compute (default: cpu)")
-    parser.add_argument("--out", metavar="DIR", default=str(_OUT), help=f"folder or fsspec address (default: {_OUT})")
-    _add_data(parser)
-    _add_load(parser)
-    parser.add_argument("--cache", metavar="DIR", type=Path, help="where features and prepared images are kept")
-    parser.add_argument("--cache-limit", metavar="GB", type=float, default=20.0, help="at most (default: 20)")
+    bench_options.add_surroundings(parser)
+    bench_options.add_load(parser)
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="what runs the cells")
-    parser.add_argument("--address", metavar="ADDRESS", help="the Ray cluster (default: one on this machine)")
+    ray = parser.add_argument_group("with --engine ray")
+    ray.add_argument("--address", metavar="ADDRESS", help="the Ray cluster (default: one on this machine)")
+    ray.add_argument("--cpus-per-cell", metavar="N", type=float, help="cores that a cell claims (default: 1)")
+    ray.add_argument("--gpus-per-cell", metavar="N", type=float, help="GPUs, with --device cuda (default: 1)")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
-    from dinosaur_ad.bench.suites import get_suite
+    from dinosaur_ad.bench.runner import load_plugins, run_local
 
+    on_ray = bench_options.ray_options(arguments)
+    where = bench_options.surroundings(arguments)
     load_plugins(arguments.load)
-    suite = get_suite(arguments.suite) if arguments.suite else None
-    methods = arguments.methods or (suite and suite.methods)
-    scenarios = arguments.scenarios or (suite and suite.scenarios)
-    if not methods or not scenarios:
-        raise InputError("Say what to run: --suite quick, or --methods and --scenarios (see: dinosaur bench list).")
-    settings = dict(suite.settings) if suite else {}
-    settings |= dict(_setting(each) for each in arguments.set)
-    seeds = arguments.seeds or (suite.seeds if suite else (0,))
-    cells = plan(methods, scenarios, seeds, settings=settings, device=_device(arguments.device))
-    options = {"cache": arguments.cache} if arguments.cache else {}
-    where = Surroundings(
-        arguments.out, arguments.data, cache_limit=int(arguments.cache_limit * 1e9), plugins=arguments.load, **options
-    )
-    if arguments.engine == "ray":
-        from dinosaur_ad.bench.ray_engine import run_ray
+    cells = _cells(arguments)
+    _say_what_is_partial(cells, where.data)
+    with _resumable():
+        if arguments.engine == "ray":
+            from dinosaur_ad.bench.ray_engine import run_ray
 
-        done, failed = run_ray(cells, where, say, address=arguments.address)
-    else:
-        done, failed = run_local(cells, where, say)
-    _summary(done, failed)
-    say(f"Now: dinosaur bench report {arguments.out}")
+            done, failed = run_ray(cells, where, say, **on_ray)
+        else:
+            done, failed = run_local(cells, where, say)
+    _summary(done, failed, arguments.out)
+    say(f"Now: dinosaur bench report {shlex.quote(arguments.out)}")
     return EXIT_ERROR if failed else EXIT_OK
 
 
-def _summary(done: Sequence[CellResult], failed: Sequence[FailedCell]) -> None:
-    from dinosaur_ad.bench.metrics import final_average, fm_std
+def _cells(arguments: argparse.Namespace) -> list[Cell]:
+    """What a suite names, and what is named besides, which goes first."""
+    from dinosaur_ad.bench.runner import plan
+    from dinosaur_ad.bench.suites import Suite, get_suite
 
-    for result in done:
-        encoder = result.info.get("encoder") or result.info.get("backbone") or ""
-        measured = f"image AUROC {final_average(result.auroc):.3f}  forgetting {fm_std(result.auroc):+.3f}"
-        print(f"{result.scenario:<16} {result.method:<18} seed {result.seed}  {measured}  {encoder}")
+    suite = Suite("", (), ()) if arguments.suite is None else get_suite(arguments.suite)
+    seeds = None if arguments.seeds is None else bench_options.read_numbers(arguments.seeds, "--seeds", whole=True)
+    methods, scenarios = _given(arguments.methods, suite.methods), _given(arguments.scenarios, suite.scenarios)
+    if not methods or not scenarios:
+        raise InputError("Say what to run: --suite quick, or --methods and --scenarios (see: dinosaur bench list).")
+    own = bench_options.read_settings(arguments.set)
+    suites = bench_options.for_methods(suite.settings, methods)
+    device = bench_options.read_device(arguments.device, elsewhere=arguments.engine == "ray")
+    # One's own come last and so win, also a general one (size) over the suite's of a method (dinosaur.size).
+    settings = {key: value for key, value in suites.items() if key not in own} | own
+    return plan(methods, scenarios, _given(seeds, suite.seeds), settings=settings, device=device)
+
+
+def _given(given: Sequence[Given] | None, otherwise: Sequence[Given]) -> Sequence[Given]:
+    """An option that was given counts, even if it is empty."""
+    return otherwise if given is None else given
+
+
+def _say_what_is_partial(cells: Sequence[Cell], data: Path | None) -> None:
+    from dinosaur_ad.bench.scenarios import data_status
+
+    for name in dict.fromkeys(cell.scenario for cell in cells):
+        status = data_status(name, data)
+        if status.state == "partial":
+            say(f"{name}: {status.detail}")
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Let Ctrl-C say that nothing was in vain."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on where it was") from None
+
+
+def _summary(done: Sequence[CellResult], failed: Sequence[FailedCell], out: str) -> None:
+    from dinosaur_ad.bench.metrics import final_average, fm_std
+    from dinosaur_ad.bench.results import ERROR, cell_folder
+
+    header = ("scenario", "method", "seed", "image AUROC", "forgetting", "encoder")
+    rows = [
+        (
+            result.scenario,
+            result.method,
+            str(result.seed),
+            f"{final_average(result.auroc):.3f}",
+            f"{fm_std(result.auroc):+.3f}",
+            str(result.info.get("encoder") or result.info.get("backbone") or ""),
+        )
+        for result in done
+    ]
+    if rows:
+        print(table(header, rows, numeric=header[2:5]))
     for failure in failed:
-        print(f"{failure.scenario:<16} {failure.method:<18} seed {failure.seed}  FAILED: {failure.error}")
+        print(f"FAILED: {failure.method} on {failure.scenario}, seed {failure.seed}: {failure.error}")
+        if failure.details:
+            folder = cell_folder(failure.method, failure.scenario, failure.seed)
+            say(f"The traceback is in {out}/{folder}/{ERROR}")
 
 
 # --- report and pack ---
 
 
 def _add_report(verbs: Subparsers) -> None:
-    parser = add_verb(
+    parser = _verb(
         verbs, "report", _report, "Write the tables beside the paper's, as a page, as Markdown and as LaTeX."
     )
     parser.add_argument("results", metavar="DIR", nargs="+", help="folders or fsspec addresses of results")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where to (default: DIR/report of the first)")
-    _add_data(parser)
+    parser.add_argument(
+        "--print",
+        metavar="NAME,NAME",
+        type=bench_options.names,
+        help="print these tables as Markdown and write nothing (a wrong name is answered with those there are)",
+    )
+    bench_options.add_data(parser)
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from dinosaur_ad.bench.report import write_report
-    from dinosaur_ad.bench.results import find_results
+    from dinosaur_ad.cli.bench_results import print_tables, write_tables
 
-    finished, failed = find_results(arguments.results)
-    first = arguments.results[0]
-    out = arguments.out or (Path("runs", "report") if "://" in first else Path(first) / "report")
-    files = write_report(finished, out, failed=failed, data=arguments.data, folders=arguments.results)
-    for path in (files.html, files.markdown, files.latex):
-        print(path)
+    if arguments.print is None:
+        write_tables(arguments.results, arguments.out, bench_options.data_folder(arguments))
+    elif arguments.out is not None:
+        raise InputError("--print writes no files; leave out --out, or --print.")
+    else:
+        print_tables(arguments.results, arguments.print)
     return EXIT_OK
 
 
 def _add_pack(verbs: Subparsers) -> None:
-    parser = add_verb(
-        verbs, "pack", _pack, "Copy finished results in their compact form, without maps, names and earlier scores."
+    parser = _verb(
+        verbs,
+        "pack",
+        _pack,
+        "Copy finished results in their compact form, without maps, names and earlier scores. Grids are copied whole.",
     )
     parser.add_argument("results", metavar="DIR", nargs="+", help="folders or fsspec addresses of results")
     parser.add_argument("--out", metavar="DIR", required=True, help="where to")
 
 
 def _pack(arguments: argparse.Namespace) -> int:
-    from dinosaur_ad.bench.places import open_place
-    from dinosaur_ad.bench.results import find_results
+    from dinosaur_ad.cli.bench_results import pack
 
-    finished, _ = find_results(arguments.results)
-    place = open_place(arguments.out)
-    for result in finished:
-        result.save(place.below(result.folder), compact=True)
-    print(f"{len(finished)} results in {arguments.out}")
+    pack(arguments.results, bench_options.output_folder(arguments.out))
     return EXIT_OK
 
 
@@ -186,33 +238,31 @@ def _pack(arguments: argparse.Namespace) -> int:
 
 
 def _add_grid(verbs: Subparsers) -> None:
-    parser = add_verb(
+    parser = _verb(
         verbs,
         "grid",
         _grid,
-        "Measure DINOSaur for every coreset ratio and radius, beside the paper's table. Features are encoded once; a "
+        "Measure DINOSaur for every coreset ratio and radius, beside the paper's table. Features are encoded once; a\n"
         "finished scenario is not repeated.",
     )
-    parser.add_argument("--scenarios", metavar="X,Y", type=_names, required=True, help="such as mtd-color,mvtec-ad")
+    listed = bench_options.names
+    parser.add_argument("--scenarios", metavar="X,Y", type=listed, required=True, help="such as mtd-color,mvtec-ad")
     parser.add_argument("--preset", metavar="NAME", default="paper", help="paper or default (default: paper)")
-    parser.add_argument("--ratios", metavar="A,B", type=_names, help="shares of the training images (default: paper's)")
-    parser.add_argument("--radii", metavar="N,M", type=_names, help="in patches (default: the paper's 0 to 4)")
+    parser.add_argument("--ratios", metavar="A,B", type=listed, help="shares of the training images (default: paper's)")
+    parser.add_argument("--radii", metavar="N,M", type=listed, help="in patches (default: the paper's 0 to 4)")
     parser.add_argument("--minimum", metavar="M", type=int, help="patches a location keeps at least (default: 20)")
     parser.add_argument("--encoder", metavar="NAME", help="the same as --set encoder=NAME")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting of dinosaur")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of drift and of first picks (default: 0)")
-    parser.add_argument("--device", metavar="cpu|cuda", default="cpu", help="where to compute (default: cpu)")
-    parser.add_argument("--out", metavar="DIR", default=str(_OUT), help=f"folder or fsspec address (default: {_OUT})")
-    _add_data(parser)
-    parser.add_argument("--cache", metavar="DIR", type=Path, help="where features and prepared images are kept")
+    bench_options.add_surroundings(parser)
 
 
 def _grid(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.bench.grid import RADII, RATIOS, plan_grid, run_grid
-    from dinosaur_ad.bench.runner import Surroundings
-    from dinosaur_ad.cli.grid import print_grid, read_numbers
+    from dinosaur_ad.cli.grid import print_grid
 
-    settings = dict(_setting(each) for each in arguments.set)
+    read_numbers = bench_options.read_numbers
+    settings = bench_options.read_settings(arguments.set)
     if arguments.encoder:
         settings["encoder"] = arguments.encoder
     plan = plan_grid(
@@ -222,16 +272,13 @@ def _grid(arguments: argparse.Namespace) -> int:
         settings=settings,
         minimum=arguments.minimum,
         seed=arguments.seed,
-        device=_device(arguments.device),
+        device=bench_options.read_device(arguments.device),
     )
-    options = {"cache": arguments.cache} if arguments.cache else {}
-    where = Surroundings(arguments.out, arguments.data, **options)
-    print_grid(run_grid(plan, arguments.scenarios, where, say))
+    where = bench_options.surroundings(arguments)
+    with _resumable():
+        grid = run_grid(plan, arguments.scenarios, where, say)
+    print_grid(grid)
     return EXIT_OK
-
-
-def _add_storage(verbs: Subparsers) -> None:
-    add_verb(verbs, "storage", _storage, "Show the paper's storage table with its arithmetic done again.")
 
 
 def _storage(arguments: argparse.Namespace) -> int:
@@ -239,52 +286,3 @@ def _storage(arguments: argparse.Namespace) -> int:
 
     print_storage()
     return EXIT_OK
-
-
-# --- what they share ---
-
-
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", metavar="DIR", type=Path, help="the folder that holds the datasets (default: $DINOSAUR_DATA)"
-    )
-
-
-def _add_load(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--load", metavar="FILE", type=Path, action="append", default=[], help="a Python file with a method of yours"
-    )
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected whole numbers such as 0,1,2, got '{text}'") from None
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise InputError(f"--set takes KEY=VALUE, such as patchcore.replay=50, got '{text}'.")
-    return key, value
-
-
-def _device(name: str) -> str:
-    if name == "cpu":
-        return name
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f"The device '{name}' needs torch; install it with: pip install 'dinosaur-ad[bench]'."
-        ) from error
-    if not name.startswith("cuda"):
-        raise InputError(f"There is no device '{name}'; choose cpu or cuda.")
-    if not torch.cuda.is_available():
-        raise InputError(f"The device '{name}' was asked for, but torch sees no GPU here; use --device cpu.")
-    return name

@@ -1,36 +1,17 @@
-"""How ``dinosaur bench grid`` and ``dinosaur bench storage`` read their numbers and print what they found."""
+"""How ``dinosaur bench grid`` and ``dinosaur bench storage`` print what they found."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING
 
 from dinosaur_ad.cli._console import table
-from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
     from dinosaur_ad.bench.grid_results import GridResult, ScenarioGrid
     from dinosaur_ad.bench.paper import GridNumbers
 
 _RATIO = "ratio"
-
-
-@overload
-def read_numbers(texts: Sequence[str], option: str) -> list[float]: ...
-@overload
-def read_numbers(texts: Sequence[str], option: str, *, whole: Literal[True]) -> list[int]: ...
-def read_numbers(texts: Sequence[str], option: str, *, whole: bool = False) -> list[float] | list[int]:
-    """What was given to ``option`` as numbers.
-
-    >>> read_numbers(["0.05", "0.1"], "--ratios")
-    [0.05, 0.1]
-    """
-    try:
-        return [int(text) for text in texts] if whole else [float(text) for text in texts]
-    except ValueError:
-        wanted = "whole numbers such as 0,1,3" if whole else "numbers such as 0.05,0.1"
-        raise InputError(f"{option} takes {wanted}, got '{','.join(texts)}'.") from None
 
 
 def print_grid(grid: GridResult) -> None:

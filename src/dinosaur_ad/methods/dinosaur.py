@@ -64,6 +64,16 @@ class DinosaurConfig(Config):
     limit: int | None = None
     margin: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.ratio is not None and not 0 < self.ratio <= 1:
+            raise InputError(f"DINOSaur's ratio must be above 0 and at most 1, got {self.ratio}.")
+        if self.top is not None and not 0 <= self.top <= 1:
+            raise InputError(f"DINOSaur's top must lie between 0 and 1, got {self.top}.")
+        for name, least in {"size": 1, "minimum": 1, "radius": 0, "limit": 1, "margin": 1}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"DINOSaur's {name} must be at least {least}, got {value}.")
+
     def to_preset(self) -> Preset:
         """The settings of the detector; without the reserve, which only a later update would read."""
         preset = get_preset(self.preset)

@@ -55,7 +55,7 @@ from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.core.coreset import coreset_size, greedy_coreset
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods.contract import Config, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.flat_memory import FlatMemory, remember
 from dinosaur_ad.methods.patch_features import PatchFeatures, import_torch
 from dinosaur_ad.methods.registry import register
@@ -173,7 +173,17 @@ class PatchCore(Method):
         return map_NP.gather(1, raw_NP.argmax(1, keepdim=True))[:, 0], map_NP
 
     def _patches(self, photos: Sequence[Photo]) -> torch.Tensor:
-        return self._features(self.workbench.cache.prepared(photos, self.config.size))
+        """Features (N * H * W, dim); without a GPU from the cache, because encoding takes longer than reading."""
+        if self.workbench.device != "cpu":
+            return self._features(self.workbench.cache.prepared(photos, self.config.size))
+        recipe = f"patchcore-{self._made_with()}-{self.workbench.seed}"
+        features_NPC = self.workbench.cache.features(recipe, photos, self._encode)
+        return import_torch().from_numpy(features_NPC).flatten(0, 1)
+
+    def _encode(self, photos: Sequence[Photo]) -> Floats:
+        pixels = self.workbench.cache.prepared(photos, self.config.size)
+        features_PC: Floats = self._features(pixels).numpy()
+        return features_PC.reshape(len(photos), -1, self.config.dim)
 
     def _gather(self, photos: Sequence[Photo]) -> tuple[torch.Tensor, int]:
         """The old memory and below it the patches of all photos, and how many vectors the old memory is.

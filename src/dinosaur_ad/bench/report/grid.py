@@ -14,8 +14,11 @@ from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Tab
 def grid_tables(grids: Sequence[GridResult]) -> list[Table]:
     """For every grid the mean beside the paper's, then each scenario."""
     tables = []
+    presets = [grid.preset for grid in grids]
     for number, grid in enumerate(grids, start=1):
-        suffix = "" if len(grids) == 1 else f"-{number}"
+        # By preset, so that a table keeps its key when another grid is added before it.
+        apart = grid.preset if presets.count(grid.preset) == 1 else f"{grid.preset}-{number}"
+        suffix = "" if len(grids) == 1 else f"-{apart}"
         tables += [_mean_table(grid, suffix), _scenario_table(grid, suffix)]
     return tables
 

@@ -47,6 +47,8 @@ def benchmark_page(
 
 def headline(groups: Sequence[Group], failed: Sequence[FailedCell]) -> str:
     """What was run, in one sentence."""
+    if not (groups or failed):
+        return "Grids of hyperparameters, and no cells."
     cells = sum(len(group.cells) for group in groups)
     methods, scenarios = methods_of(groups), scenarios_of(groups)
     seeds = {seed for group in groups for seed in group.seeds}

@@ -8,6 +8,7 @@ from dinosaur_ad.bench.grid_results import GridResult
 from dinosaur_ad.bench.report.grid import grid_tables
 from dinosaur_ad.bench.report.groups import Group, group_cells
 from dinosaur_ad.bench.report.more_tables import more_tables
+from dinosaur_ad.bench.report.overview import overview_table
 from dinosaur_ad.bench.report.paper_tables import other_tables, paper_tables
 from dinosaur_ad.bench.report.storage_tables import storage_tables
 from dinosaur_ad.bench.report.table import Table
@@ -15,7 +16,7 @@ from dinosaur_ad.bench.results import CellResult
 
 
 def tables(results: Sequence[CellResult], grids: Sequence[GridResult] = ()) -> list[Table]:
-    """Tables 1 to 3 of the paper, scenarios it does not have, its hyperparameters and storage, and what it leaves out.
+    """An overview, the paper's Tables 1 to 3, scenarios it does not have, hyperparameters, storage, and more.
 
     :raises InputError: results that would share a table were not made alike.
     """
@@ -25,6 +26,7 @@ def tables(results: Sequence[CellResult], grids: Sequence[GridResult] = ()) -> l
 def tables_of(groups: Sequence[Group], grids: Sequence[GridResult]) -> list[Table]:
     """The same for results that are grouped already."""
     return [
+        *([overview_table(groups)] if groups else []),
         *paper_tables(groups),
         *other_tables(groups),
         *grid_tables(grids),
