@@ -25,10 +25,10 @@ from dinosaur_ad.methods.dne import DNE, DNEConfig
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra 'bench')")
 
-from dinosaur_ad.methods import dne_cutpaste  # noqa: E402
-from dinosaur_ad.methods.dne_training import FineTuned, normalised  # noqa: E402
-from dinosaur_ad.methods.training import Step  # noqa: E402
-from dinosaur_ad.methods.vit_base import sized, vit_spec  # noqa: E402
+from dinosaur_ad.methods.dne import cutpaste as dne_cutpaste  # noqa: E402
+from dinosaur_ad.methods.dne.training import FineTuned, normalised  # noqa: E402
+from dinosaur_ad.methods.parts.training import Step  # noqa: E402
+from dinosaur_ad.methods.parts.vit_base import sized, vit_spec  # noqa: E402
 
 SCENARIO = synthetic_scenario(train=12, test_normal=6, test_per_kind=2, size=64, products=["fabric", "gear"])
 

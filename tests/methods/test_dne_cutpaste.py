@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 
-from dinosaur_ad.methods import dne_cutpaste  # noqa: E402
+from dinosaur_ad.methods.dne import cutpaste as dne_cutpaste  # noqa: E402
 
 
 def test_a_patch_has_the_right_area_and_shape_and_lies_in_the_image() -> None:

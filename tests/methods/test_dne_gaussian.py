@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dinosaur_ad.methods.dne_gaussian import (
+from dinosaur_ad.methods.dne.gaussian import (
     Gaussian,
     TaskStatistics,
     draw,

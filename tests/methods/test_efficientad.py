@@ -27,8 +27,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from dinosaur_ad.bench import teacher as teaching  # noqa: E402
 from dinosaur_ad.bench.teacher import Pretrained, Recipe, pretrain_teacher  # noqa: E402
-from dinosaur_ad.methods import efficientad_losses as losses  # noqa: E402
-from dinosaur_ad.methods import pdn  # noqa: E402
+from dinosaur_ad.methods.efficientad import losses, pdn  # noqa: E402
 
 SCENARIO = synthetic_scenario(train=10, test_normal=4, test_per_kind=2, size=64, products=["fabric", "gear"])
 SMALL = Recipe(iterations=12, batch=3, size=64, channels=8, widths=(8, 8), measured=5, rate=1e-2)
@@ -273,7 +272,7 @@ def test_penalty_images_change_the_student_and_are_named(lessons: list[Lesson], 
 def test_seventy_thousand_steps_are_cut_to_epochs() -> None:
     config = get_method("efficientad:original").config
     assert isinstance(config, EfficientADConfig)
-    from dinosaur_ad.methods.efficientad_model import epochs_within
+    from dinosaur_ad.methods.efficientad.model import epochs_within
 
     assert epochs_within(config.epochs, config.steps, 60, 1) == 1167
     assert epochs_within(config.epochs, config.steps, 1600, 1) == 44

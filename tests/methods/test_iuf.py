@@ -17,21 +17,21 @@ from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods import Lesson, Photo, Workbench, get_method
 from dinosaur_ad.methods.iuf import IUF
-from dinosaur_ad.methods.iuf_config import FeatureIUFConfig, PixelIUFConfig
+from dinosaur_ad.methods.iuf.config import FeatureIUFConfig, PixelIUFConfig
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
 from safetensors.torch import save_file  # noqa: E402
 
-from dinosaur_ad.methods.iuf_parts import efficientnet, rules  # noqa: E402
-from dinosaur_ad.methods.iuf_parts.attention import Attention  # noqa: E402
-from dinosaur_ad.methods.iuf_parts.backbone import AlignedFeatures  # noqa: E402
-from dinosaur_ad.methods.iuf_parts.features import HISTORY, FeatureLearner, image_score, jittered  # noqa: E402
-from dinosaur_ad.methods.iuf_parts.learner import normalised  # noqa: E402
-from dinosaur_ad.methods.iuf_parts.pixels import PixelLearner, PixelNetwork  # noqa: E402
-from dinosaur_ad.methods.iuf_parts.transformer import ObjectNetwork  # noqa: E402
-from dinosaur_ad.methods.training import Step  # noqa: E402
+from dinosaur_ad.methods.iuf import efficientnet, rules  # noqa: E402
+from dinosaur_ad.methods.iuf.attention import Attention  # noqa: E402
+from dinosaur_ad.methods.iuf.backbone import AlignedFeatures  # noqa: E402
+from dinosaur_ad.methods.iuf.features import HISTORY, FeatureLearner, image_score, jittered  # noqa: E402
+from dinosaur_ad.methods.iuf.learner import normalised  # noqa: E402
+from dinosaur_ad.methods.iuf.pixels import PixelLearner, PixelNetwork  # noqa: E402
+from dinosaur_ad.methods.iuf.transformer import ObjectNetwork  # noqa: E402
+from dinosaur_ad.methods.parts.training import Step  # noqa: E402
 
 
 def waves(number: int, seed: int = 0, tilt: float = 9.0, *, broken: bool = False) -> Photo:
@@ -350,8 +350,10 @@ def test_the_published_compression_reaches_the_weights() -> None:
     step = step_of(LESSONS[0].train[:4])
     _, _, middle = learner.module(step.images, learner._table_NLF[:4])
     rows = torch.stack([each.mean(1) for each in middle])
-    rules.share_of_small_singular_values(rows[0], 1.0).backward()
-    assert learner.module.reconstructor.encoder[0].mlp.down.weight.grad.abs().max() > 0
+    share = rules.share_of_small_singular_values(rows[0], 0.4)
+    assert 0 < share.item() < 1  # some count and some do not; all of them together are 1 whatever the weights
+    share.backward()
+    assert learner.module.reconstructor.encoder[0].mlp.down.weight.grad.abs().max() > 1e-6
 
 
 def test_what_is_kept_is_the_gram_matrix_of_mean_outputs_over_all_tasks_and_no_hook_stays() -> None:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from training_helpers import DEVICES, SCHEDULE, SIZE, STEPS, Trained, assert_same, network, noise, torch
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods import NoCache, Photo, Workbench, training
-from dinosaur_ad.methods.training import Schedule, Step, train
+from dinosaur_ad.methods import NoCache, Photo, Workbench
+from dinosaur_ad.methods.parts import training
+from dinosaur_ad.methods.parts.training import Schedule, Step, train
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -20,16 +20,15 @@ from dinosaur_ad.data.synthetic import synthetic_scenario
 from dinosaur_ad.data.tasks import Sample
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods import Lesson, NoCache, Photo, Workbench, get_method
-from dinosaur_ad.methods.regions import Superpixels, make_regions, most_frequent, own_slic
 from dinosaur_ad.methods.ucad import UCAD
+from dinosaur_ad.methods.ucad.regions import Superpixels, make_regions, most_frequent, own_slic
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
-from dinosaur_ad.methods import regions_sam  # noqa: E402
-from dinosaur_ad.methods import ucad_losses as losses  # noqa: E402
-from dinosaur_ad.methods.ucad_features import PromptedFeatures  # noqa: E402
-from dinosaur_ad.methods.ucad_memory import farthest_points, route  # noqa: E402
+from dinosaur_ad.methods.ucad import losses, regions_sam  # noqa: E402
+from dinosaur_ad.methods.ucad.features import PromptedFeatures  # noqa: E402
+from dinosaur_ad.methods.ucad.memory import farthest_points, route  # noqa: E402
 
 SCENARIO = synthetic_scenario(train=8, test_normal=4, test_per_kind=2, size=64, products=["fabric", "gear"])
 
@@ -169,7 +168,7 @@ def test_routing_is_the_literal_one(monkeypatch: pytest.MonkeyPatch) -> None:
         for image in features.numpy()
     ]
     assert route(features, keys).tolist() == expected
-    monkeypatch.setattr("dinosaur_ad.methods.ucad_memory.BLOCK_BYTES", 1)  # one image at a time
+    monkeypatch.setattr("dinosaur_ad.methods.ucad.memory.BLOCK_BYTES", 1)  # one image at a time
     assert route(features, keys).tolist() == expected
     assert len(set(expected)) > 1
 

@@ -139,7 +139,7 @@ class Workbench:
     """What a method works with and the result must not depend on, but for the seed.
 
     ``scratch`` is a folder for what is half done within one task, so that a training that was stopped can go on (see
-    :func:`dinosaur_ad.methods.training.train`); it is emptied when the task is learned and tested. ``say`` tells the
+    :mod:`dinosaur_ad.methods.parts.training`); it is emptied when the task is learned and tested. ``say`` tells the
     user how far a long task has come.
     """
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dinosaur_ad.encoders import Encoder, EncoderSpec, ResNetFeatures, get_spec, list_specs, load_encoder, load_resnet
 from dinosaur_ad.encoders.base import check_layers, check_size
 from dinosaur_ad.errors import EncoderError, InputError
-from dinosaur_ad.methods.iuf_parts.efficientnet import ARCHITECTURES, EfficientNetMaps, channels_and_parameters
-from dinosaur_ad.methods.iuf_parts.learner import normalised
+from dinosaur_ad.methods.iuf.efficientnet import ARCHITECTURES, EfficientNetMaps, channels_and_parameters
+from dinosaur_ad.methods.iuf.learner import normalised
 
 ORIGINAL = "efficientnet-b4"
 STRIDE = 16  # pixels a cell of the grid, for convolutional networks

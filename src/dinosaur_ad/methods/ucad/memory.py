@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.core.coreset import greedy_coreset
-from dinosaur_ad.methods.flat_memory import BLOCK_BYTES, FlatMemory, remember
-from dinosaur_ad.methods.patch_features import import_torch
+from dinosaur_ad.methods.parts.flat_memory import BLOCK_BYTES, FlatMemory, remember
+from dinosaur_ad.methods.patchcore.features import import_torch
 
 if TYPE_CHECKING:
     import torch

@@ -15,19 +15,19 @@ from torch import nn
 
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
-from dinosaur_ad.methods.iuf_parts.backbone import AlignedFeatures
-from dinosaur_ad.methods.iuf_parts.learner import Learner, normalised, variety
-from dinosaur_ad.methods.iuf_parts.rules import (
+from dinosaur_ad.methods.iuf.backbone import AlignedFeatures
+from dinosaur_ad.methods.iuf.learner import Learner, normalised, variety
+from dinosaur_ad.methods.iuf.rules import (
     damping_matrix,
     damping_weights,
     directions_of_gram,
     share_of_small_singular_values,
 )
-from dinosaur_ad.methods.iuf_parts.transformer import FeatureNetwork
+from dinosaur_ad.methods.iuf.transformer import FeatureNetwork
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf_config import FeatureIUFConfig
-    from dinosaur_ad.methods.training import Step
+    from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
+    from dinosaur_ad.methods.parts.training import Step
 
 AT_ONCE = 24  # images whose features are computed together, always in the same groups
 HISTORY = 768  # images of the running epoch whose features the compression looks at

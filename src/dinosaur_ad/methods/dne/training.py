@@ -16,10 +16,10 @@ from dinosaur_ad.data.stream import batched
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Photo, Workbench
-from dinosaur_ad.methods.dne_cutpaste import two_views
-from dinosaur_ad.methods.dne_gaussian import Singles
-from dinosaur_ad.methods.training import EpochLog, Schedule, Step, train
-from dinosaur_ad.methods.vit_base import load_vit
+from dinosaur_ad.methods.dne.cutpaste import two_views
+from dinosaur_ad.methods.dne.gaussian import Singles
+from dinosaur_ad.methods.parts.training import EpochLog, Schedule, Step, train
+from dinosaur_ad.methods.parts.vit_base import load_vit
 
 if TYPE_CHECKING:
     import torch

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from dinosaur_ad.methods.iuf_parts.attention import Attention, Block
+from dinosaur_ad.methods.iuf.attention import Attention, Block
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf_config import FeatureIUFConfig
+    from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
 
 OBJECT_HEADS = 4
 

@@ -55,7 +55,7 @@ def make_regions(kind: RegionKind, *, segments: int, sam: str, device: str) -> R
     """The maker of this kind; ``auto`` is SAM where its files are (in the folder ``sam`` or the usual one)."""
     folder = Path(sam).expanduser() if sam else cache_home() / "regions" / "sam-vit-base"
     if (folder / "config.json").is_file() and kind != "superpixels":
-        from dinosaur_ad.methods.regions_sam import SamRegions
+        from dinosaur_ad.methods.ucad.regions_sam import SamRegions
 
         return SamRegions(folder, device)
     if kind == "sam" or (kind == "auto" and sam):

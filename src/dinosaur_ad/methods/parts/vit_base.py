@@ -1,8 +1,8 @@
 """The plain vision transformer that DNE fine-tunes and UCAD prompts, or a registered token encoder in its place.
 
-``vit-base`` is the ViT-B/16 of both (see :mod:`dinosaur_ad.methods.vit_weights`), ``tiny-vit`` a small random one for
-tests. Any token encoder of :mod:`dinosaur_ad.encoders` works as a substitute; ``info`` then says so. A position table
-for another image size is resampled once, when the network is made, and is trained in that form.
+``vit-base`` is the ViT-B/16 of both (see :mod:`~dinosaur_ad.methods.parts.vit_weights`), ``tiny-vit`` a small random
+one for tests. Any token encoder of :mod:`dinosaur_ad.encoders` works as a substitute; ``info`` then says so. A position
+table for another image size is resampled once, when the network is made, and is trained in that form.
 
 torch is imported when a network is loaded, not before.
 """
@@ -19,7 +19,15 @@ from dinosaur_ad.encoders import EncoderSpec
 from dinosaur_ad.encoders.convert import Floats
 from dinosaur_ad.encoders.weights import Weights, ensure, from_file
 from dinosaur_ad.errors import EncoderError, InputError
-from dinosaur_ad.methods.vit_weights import PATCHES, POSITIONS, ViTSpec, find_vit_weights, sized, vit_name, vit_spec
+from dinosaur_ad.methods.parts.vit_weights import (
+    PATCHES,
+    POSITIONS,
+    ViTSpec,
+    find_vit_weights,
+    sized,
+    vit_name,
+    vit_spec,
+)
 
 if TYPE_CHECKING:
     import torch

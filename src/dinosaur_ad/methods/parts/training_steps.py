@@ -1,6 +1,6 @@
 """What a training is made of: its schedule, its batches in their order, and the circumstances of a step.
 
-The loop itself is :mod:`dinosaur_ad.methods.training`. torch is imported by the functions that need it.
+The loop itself is :mod:`dinosaur_ad.methods.parts.training`. torch is imported by the functions that need it.
 """
 
 from __future__ import annotations

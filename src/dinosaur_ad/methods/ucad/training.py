@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dinosaur_ad.methods import ucad_losses as losses
 from dinosaur_ad.methods.contract import Floats, Photo, Workbench
-from dinosaur_ad.methods.patch_features import import_torch
-from dinosaur_ad.methods.regions import RegionMaker
-from dinosaur_ad.methods.ucad_features import PromptedFeatures
+from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.ucad import losses
+from dinosaur_ad.methods.ucad.features import PromptedFeatures
+from dinosaur_ad.methods.ucad.regions import RegionMaker
 
 if TYPE_CHECKING:
     import torch
 
-    from dinosaur_ad.methods.training import EpochLog, Step
+    from dinosaur_ad.methods.parts.training import EpochLog, Step
     from dinosaur_ad.methods.ucad import UCADConfig
 
 
@@ -46,7 +46,7 @@ def train_prompt(
     settings: Mapping[str, Any],
 ) -> list[EpochLog]:
     """Train ``prompt`` in place so that features agree with the regions; nothing else changes."""
-    from dinosaur_ad.methods.training import Schedule, train
+    from dinosaur_ad.methods.parts.training import Schedule, train
 
     measure = losses.contrast if config.loss == "cosine" else losses.exponential_contrast
 

@@ -87,13 +87,13 @@ from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Lesson, Method, Parameters, Photo, Scores, Workbench
-from dinosaur_ad.methods.iuf_config import FeatureIUFConfig, PixelIUFConfig
+from dinosaur_ad.methods.iuf.config import FeatureIUFConfig, PixelIUFConfig
+from dinosaur_ad.methods.parts.training import EpochLog, train
+from dinosaur_ad.methods.parts.training_steps import import_torch
 from dinosaur_ad.methods.registry import register
-from dinosaur_ad.methods.training import EpochLog, train
-from dinosaur_ad.methods.training_steps import import_torch
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf_parts.learner import Learner
+    from dinosaur_ad.methods.iuf.learner import Learner
 
 BATCH = 16  # images scored together
 QUANTILE = 0.975
@@ -132,10 +132,10 @@ class IUF(Method):
         """The network and its rules; built when first needed."""
         import_torch()  # or say what to install
         if isinstance(self.config, PixelIUFConfig):
-            from dinosaur_ad.methods.iuf_parts.pixels import PixelLearner
+            from dinosaur_ad.methods.iuf.pixels import PixelLearner
 
             return PixelLearner(self.config, self.workbench)
-        from dinosaur_ad.methods.iuf_parts.features import FeatureLearner
+        from dinosaur_ad.methods.iuf.features import FeatureLearner
 
         return FeatureLearner(self.config, self.workbench)
 

@@ -67,7 +67,7 @@ import numpy as np
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Lesson, Method, Parameters, Photo, Scores, Workbench
-from dinosaur_ad.methods.dne_gaussian import (
+from dinosaur_ad.methods.dne.gaussian import (
     Doubles,
     Estimator,
     Gaussian,
@@ -81,12 +81,12 @@ from dinosaur_ad.methods.dne_gaussian import (
     tied_share,
     unit_length,
 )
+from dinosaur_ad.methods.parts.training import Schedule
+from dinosaur_ad.methods.parts.vit_weights import PATCHES, ViTSpec, sized, vit_spec
 from dinosaur_ad.methods.registry import register
-from dinosaur_ad.methods.training import Schedule
-from dinosaur_ad.methods.vit_weights import PATCHES, ViTSpec, sized, vit_spec
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.dne_training import FineTuned, Tuning
+    from dinosaur_ad.methods.dne.training import FineTuned, Tuning
 
 QUANTILE = 0.975
 TENSORS, FACTS = "dne.safetensors", "dne.json"
@@ -183,7 +183,7 @@ class DNE(Method):
 
     @cached_property
     def _network(self) -> FineTuned:
-        from dinosaur_ad.methods.dne_training import FineTuned
+        from dinosaur_ad.methods.dne.training import FineTuned
 
         return FineTuned(self.config, self.workbench)
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Photo, Workbench
-from dinosaur_ad.methods.training_scratch import Scratch, digest
-from dinosaur_ad.methods.training_steps import (
+from dinosaur_ad.methods.parts.training_scratch import Scratch, digest
+from dinosaur_ad.methods.parts.training_steps import (
     EpochLog,
     Feed,
     Position,

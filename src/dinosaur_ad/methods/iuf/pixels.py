@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
-from dinosaur_ad.methods.iuf_parts.attention import Block
-from dinosaur_ad.methods.iuf_parts.learner import Learner, normalised, variety
-from dinosaur_ad.methods.iuf_parts.rules import (
+from dinosaur_ad.methods.iuf.attention import Block
+from dinosaur_ad.methods.iuf.learner import Learner, normalised, variety
+from dinosaur_ad.methods.iuf.rules import (
     damping_matrix,
     damping_weights,
     directions_of_rows,
@@ -25,8 +25,8 @@ from dinosaur_ad.methods.iuf_parts.rules import (
 )
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf_config import PixelIUFConfig
-    from dinosaur_ad.methods.training import Step
+    from dinosaur_ad.methods.iuf.config import PixelIUFConfig
+    from dinosaur_ad.methods.parts.training import Step
 
 CONSTRAINED = ("encoder.", "decoder.", "to_pixels.")
 

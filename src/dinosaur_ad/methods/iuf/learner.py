@@ -16,7 +16,7 @@ from dinosaur_ad.encoders.torch_backend import check_device
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.training import Step
+    from dinosaur_ad.methods.parts.training import Step
 
 PARTS = ("reconstruction", "discrimination", "compression", "variety")
 

@@ -68,13 +68,13 @@ from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
-from dinosaur_ad.methods.flat_memory import remember
-from dinosaur_ad.methods.patch_features import import_torch
-from dinosaur_ad.methods.regions import RegionKind, RegionMaker, make_regions
+from dinosaur_ad.methods.parts.flat_memory import remember
+from dinosaur_ad.methods.patchcore.features import import_torch
 from dinosaur_ad.methods.registry import register
-from dinosaur_ad.methods.ucad_features import PromptedFeatures, PromptKind
-from dinosaur_ad.methods.ucad_memory import TaskMemory, farthest_points, pack, route, unpack
-from dinosaur_ad.methods.ucad_training import region_labels, train_prompt, training_record
+from dinosaur_ad.methods.ucad.features import PromptedFeatures, PromptKind
+from dinosaur_ad.methods.ucad.memory import TaskMemory, farthest_points, pack, route, unpack
+from dinosaur_ad.methods.ucad.regions import RegionKind, RegionMaker, make_regions
+from dinosaur_ad.methods.ucad.training import region_labels, train_prompt, training_record
 
 if TYPE_CHECKING:
     import torch

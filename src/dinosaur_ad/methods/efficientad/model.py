@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods import efficientad_losses as losses
-from dinosaur_ad.methods import pdn
-from dinosaur_ad.methods.efficientad_penalty import PenaltyImages
-from dinosaur_ad.methods.patch_features import import_torch
+from dinosaur_ad.methods.efficientad import losses, pdn
+from dinosaur_ad.methods.efficientad.penalty import PenaltyImages
+from dinosaur_ad.methods.patchcore.features import import_torch
 
 if TYPE_CHECKING:
     import torch
 
     from dinosaur_ad.methods.efficientad import EfficientADConfig
-    from dinosaur_ad.methods.training import EpochLog, Step
+    from dinosaur_ad.methods.parts.training import EpochLog, Step
 
 JITTER = 0.2
 

@@ -53,23 +53,22 @@ import numpy as np
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods import efficientad_losses as losses
-from dinosaur_ad.methods import pdn
 from dinosaur_ad.methods.contract import Config, Lesson, Method, Parameters, Photo, Scores, Workbench
-from dinosaur_ad.methods.efficientad_model import (
+from dinosaur_ad.methods.efficientad import losses, pdn
+from dinosaur_ad.methods.efficientad.model import (
     Networks,
     build_learners,
     epochs_within,
     to_images,
     training_record,
 )
-from dinosaur_ad.methods.patch_features import import_torch
+from dinosaur_ad.methods.patchcore.features import import_torch
 from dinosaur_ad.methods.registry import register
 
 if TYPE_CHECKING:
     import torch
 
-    from dinosaur_ad.methods.training import EpochLog
+    from dinosaur_ad.methods.parts.training import EpochLog
 
 BATCH = 16  # images scored at a time
 QUANTILE = 0.975
@@ -184,7 +183,7 @@ class EfficientAD(Method):
         )
 
     def _train(self, photos: Sequence[Photo]) -> list[EpochLog]:
-        from dinosaur_ad.methods.training import Schedule, train
+        from dinosaur_ad.methods.parts.training import Schedule, train
 
         config, learners = self.config, self._networks.learners
         epochs = epochs_within(config.epochs, config.steps, len(photos), config.batch)
