@@ -121,13 +121,16 @@ def test_version_one_strides_in_its_first_convolution(
     assert not torch.equal(load_resnet("narrow")(pixels)[0], load_resnet("first")(pixels)[0])
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("resnet50", 8_543_296), ("resnet18", 2_782_784)])
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("resnet50", 8_543_296), ("resnet18", 2_782_784), ("resnet34", 8_170_304)]
+)
 def test_names_and_shapes_are_those_of_the_hubs_networks(name: str, parameters: int) -> None:
     spec = get_spec(name)
     assert spec.parameters == parameters
     layouts = {
         "resnet50": {},
         "resnet18": {"layer_type": "basic", "depths": [2, 2, 2, 2], "hidden_sizes": [64, 128, 256, 512]},
+        "resnet34": {"layer_type": "basic", "depths": [3, 4, 6, 3], "hidden_sizes": [64, 128, 256, 512]},
     }
     with torch.device("meta"):
         state = transformers.ResNetModel(transformers.ResNetConfig(**layouts[name])).state_dict()

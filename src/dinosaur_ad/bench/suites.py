@@ -42,7 +42,7 @@ SUITES = {
     ),
     "paper": Suite(
         "the paper's five protocols, and its geometric drift as printed; wants the datasets and a GPU",
-        ("dinosaur", "dinosaur:paper", "patchcore"),
+        ("dne", "iuf", "ucad", "patchcore", "efficientad", "dinosaur", "dinosaur:paper"),
         ("mvtec-ad", "mvtec-loco", "mtd-color", "mtd-geo", "mtd-blur", "mtd-geo-literal"),
         seeds=(0, 1, 2),
     ),

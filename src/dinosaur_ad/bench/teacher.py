@@ -6,7 +6,7 @@ hardly matters as long as they are many and various; the originals take ImageNet
 
 Published: 60,000 iterations of 16 images, one in ten made grey. The benchmark's paper distils a ResNet-34 (stages 2 and
 3: 384 channels, just as many as the teacher has) with Adam 1e-3 and decay 1e-4; the original a WideResNet-101 with 1e-4
-and 1e-5 and features averaged 3x3. Both are in ``RECIPES``. ResNet-18 has ResNet-34's channels.
+and 1e-5 and features averaged 3x3. Both are in ``RECIPES``.
 
 A stopped run goes on where it was: what is random is drawn for the iteration, and a position lies beside the result.
 """
@@ -28,7 +28,7 @@ from dinosaur_ad.data.images import Pixels, find_images
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.efficientad.model import to_images
 from dinosaur_ad.methods.efficientad.pdn import build_pdn, build_seeded, channel_statistics, standardise
-from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
 
 if TYPE_CHECKING:
     import torch

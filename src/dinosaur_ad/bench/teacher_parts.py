@@ -17,7 +17,7 @@ from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.efficientad.losses import LUMA
 from dinosaur_ad.methods.efficientad.pdn import CHANNELS, PDN_WIDTHS
-from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
 
 if TYPE_CHECKING:
     import torch

@@ -39,6 +39,7 @@ def add_parser(verbs: Subparsers) -> None:
     _add_pack(parts)
     _add_grid(parts)
     _verb(parts, "storage", _storage, "Show the paper's storage table with its arithmetic done again.")
+    _add_teacher(parts)
 
 
 def _verb(
@@ -285,4 +286,53 @@ def _storage(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.cli.grid import print_storage
 
     print_storage()
+    return EXIT_OK
+
+
+# --- teacher ---
+
+
+def _add_teacher(verbs: Subparsers) -> None:
+    parser = _verb(
+        verbs,
+        "teacher",
+        _teacher,
+        "Make EfficientAD's teacher: a small network that learns to describe images as a large one does. Stopped, the\n"
+        "same command goes on where it was.",
+    )
+    parser.add_argument("--images", metavar="DIR", type=Path, required=True, help="many and various images, any kind")
+    parser.add_argument("--encoder", metavar="NAME", required=True, help="what it learns from, such as resnet18")
+    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help="where to, such as teacher.safetensors")
+    parser.add_argument("--recipe", choices=("paper", "original"), default="paper", help="schedule (default: paper)")
+    parser.add_argument("--iterations", metavar="N", type=int, help="instead of the recipe's 60000")
+    parser.add_argument("--weights", metavar="FILE", help="the encoder's weights from this file")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of weights and of the order (default: 0)")
+    parser.add_argument("--device", metavar="cpu|cuda", default="cpu", help="where to compute (default: cpu)")
+
+
+def _teacher(arguments: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from dinosaur_ad.bench.teacher import RECIPES, pretrain_teacher
+
+    recipe = RECIPES[arguments.recipe]
+    if arguments.iterations is not None:
+        if arguments.iterations < 1:
+            raise InputError(f"--iterations must be at least 1, got {arguments.iterations}.")
+        recipe = replace(recipe, iterations=arguments.iterations)
+    with _resumable():
+        made = pretrain_teacher(
+            arguments.images,
+            arguments.encoder,
+            arguments.out,
+            recipe=recipe,
+            weights=arguments.weights,
+            device=bench_options.read_device(arguments.device),
+            seed=arguments.seed,
+            say=say,
+        )
+    if made.unreadable:
+        say(f"{made.unreadable} files could not be read and were passed over")
+    print(f"{made.path}: {made.description}; last loss {made.losses[-1]:.4f}")
+    say(f"Now: dinosaur bench run --methods efficientad --set efficientad.teacher={shlex.quote(str(made.path))} ...")
     return EXIT_OK

@@ -179,6 +179,20 @@ register(
 )
 register(
     ResNetSpec(
+        name="resnet34",
+        width=64,
+        block="basic",
+        depths=(3, 4, 6),
+        source="hub:microsoft/resnet-34",
+        file="model.safetensors",
+        licence="Apache-2.0",
+        licence_url="https://huggingface.co/microsoft/resnet-34",
+        original_file="resnet34-b627a593.pth",
+        description="ResNet-34 for ImageNet-1k up to stage 3, as on the hub (microsoft/resnet-34)",
+    )
+)
+register(
+    ResNetSpec(
         name="resnet50-v1",
         width=64,
         block="bottleneck",

@@ -62,7 +62,7 @@ from dinosaur_ad.methods.efficientad.model import (
     to_images,
     training_record,
 )
-from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.registry import register
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.efficientad import losses, pdn
 from dinosaur_ad.methods.efficientad.penalty import PenaltyImages
-from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad.data.images import find_images, read_image
-from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
 
 if TYPE_CHECKING:
     import torch

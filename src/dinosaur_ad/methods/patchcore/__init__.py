@@ -57,7 +57,8 @@ from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.parts.flat_memory import FlatMemory, remember
-from dinosaur_ad.methods.patchcore.features import PatchFeatures, import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.patchcore.features import PatchFeatures
 from dinosaur_ad.methods.registry import register
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders import Encoder, ResNetFeatures, ResNetSpec, get_spec, load_encoder, load_resnet
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods.parts.lazy import import_torch
 
 if TYPE_CHECKING:
     import torch
@@ -86,12 +86,3 @@ class PatchFeatures:
             device=self._device,
             weights=self._weights,
         )
-
-
-def import_torch() -> Any:
-    """The torch module, or what to install."""
-    try:
-        import torch
-    except ImportError:
-        raise InputError("PatchCore computes with torch; install it with: pip install 'dinosaur-ad[bench]'.") from None
-    return torch

@@ -69,7 +69,7 @@ from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.parts.flat_memory import remember
-from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.registry import register
 from dinosaur_ad.methods.ucad.features import PromptedFeatures, PromptKind
 from dinosaur_ad.methods.ucad.memory import TaskMemory, farthest_points, pack, route, unpack

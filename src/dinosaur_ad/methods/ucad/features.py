@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.vit_base import POSITIONS, VisionTransformer, load_vit, sized, vit_name, vit_spec
-from dinosaur_ad.methods.patchcore.features import import_torch
 
 if TYPE_CHECKING:
     import torch

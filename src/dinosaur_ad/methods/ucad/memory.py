@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.core.coreset import greedy_coreset
 from dinosaur_ad.methods.parts.flat_memory import BLOCK_BYTES, FlatMemory, remember
-from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
 
 if TYPE_CHECKING:
     import torch

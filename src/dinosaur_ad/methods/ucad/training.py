@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dinosaur_ad.methods.contract import Floats, Photo, Workbench
-from dinosaur_ad.methods.patchcore.features import import_torch
+from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.ucad import losses
 from dinosaur_ad.methods.ucad.features import PromptedFeatures
 from dinosaur_ad.methods.ucad.regions import RegionMaker
