@@ -120,9 +120,9 @@ def cost_table(groups: Sequence[Group]) -> Table:
         columns,
         extra=[
             Note(
-                "Features that the runner had encoded before are read from its cache, so times compare methods only "
-                "where both did, or neither. A method that routes scores learned tasks once more with the task "
-                "given, and that time is in its milliseconds. Memory is that of the whole process."
+                "What evaluating cost, not what an inspection takes: features that were encoded before are read from "
+                "the cache, what a bank has answered about an image is not asked again, and cells may have shared "
+                "their machine with others. Memory is that of the whole process."
             )
         ],
     )
