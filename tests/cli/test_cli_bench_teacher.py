@@ -29,10 +29,9 @@ def test_a_teacher_is_made_and_said_to_be_what_it_is(
 ) -> None:
     from dataclasses import replace
 
-    from dinosaur_ad.bench import teacher
+    from dinosaur_ad.bench.teacher_parts import RECIPES
 
-    small = replace(teacher.RECIPES["paper"], batch=2, size=64)
-    monkeypatch.setitem(teacher.RECIPES, "paper", small)
+    monkeypatch.setitem(RECIPES, "paper", replace(RECIPES["paper"], batch=2, size=64))
     out = tmp_path / "teacher.safetensors"
     argv = ["bench", "teacher", "--images", str(images), "--encoder", "tiny-resnet", "--out", str(out)]
     assert main([*argv, "--iterations", "2"]) == 0

@@ -313,7 +313,8 @@ def _add_teacher(verbs: Subparsers) -> None:
 def _teacher(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from dinosaur_ad.bench.teacher import RECIPES, pretrain_teacher
+    from dinosaur_ad.bench.teacher import pretrain_teacher
+    from dinosaur_ad.bench.teacher_parts import RECIPES
 
     recipe = RECIPES[arguments.recipe]
     if arguments.iterations is not None:
