@@ -24,7 +24,7 @@ def _no_data_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 REFUSED = {
     "suite": (["--suite", "tin"], "There is no suite 'tin'; choose from: tiny, quick, paper."),
-    "method": (["--methods", "dino"], "There is no method 'dino'; choose from: dinosaur, dinosaur:paper, patchcore"),
+    "method": (["--methods", "dino"], "There is no method 'dino'; choose from: dinosaur, dinosaur:paper, dne, "),
     "variant": (["--methods", "dinosaur:x"], "'dinosaur' has no variant 'x'; choose from: default, paper."),
     "no method": (["--methods", ","], "Say what to run: --suite quick, or --methods and --scenarios"),
     "method twice": (["--methods", "dinosaur,dinosaur"], "A method is named twice in 'dinosaur,dinosaur'"),
