@@ -35,10 +35,11 @@ SUITES = {
         },
     ),
     "quick": Suite(
-        "minutes on two cores, no downloads beyond the embedded encoder: synthetic products and drift",
+        "minutes on two cores, no downloads beyond the embedded encoder: synthetic products and drift; PatchCore "
+        "with a smaller memory and less replay",
         ("dinosaur", "dinosaur:paper", "patchcore:vit"),
         ("synthetic", "synthetic-color"),
-        settings={"patchcore.replay": "20"},
+        settings={"patchcore.replay": "20", "patchcore.ratio": "0.02"},
     ),
     "paper": Suite(
         "the paper's five protocols, and its geometric drift as printed; wants the datasets and a GPU",
