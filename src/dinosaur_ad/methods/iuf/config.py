@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +12,7 @@ from dinosaur_ad.methods.parts.training import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class IUFConfig(Config):
+class IUFConfig(Config, ABC):
     """What both networks need; ``mixed`` trains in bfloat16 where that is safe, on a GPU only."""
 
     size: int = 224
@@ -30,9 +31,9 @@ class IUFConfig(Config):
         if self.width % self.heads:
             raise InputError(f"IUF's width must be a multiple of its heads, got {self.width} and {self.heads}.")
 
+    @abstractmethod
     def schedule(self, task: int) -> Schedule:
         """How the task, counted from 0, is trained."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
