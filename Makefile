@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 # What `make test` installs on top of the run time; EXTRAS=dev leaves out torch and Ray (their tests then skip, and say so).
-EXTRAS ?= dev,bench,ray
+EXTRAS ?= dev,bench,ray,openvino
 
 .PHONY: demo test lint format benchmarks clean
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.measure import Section
 
-BENCHMARKS = ("coreset", "scoring", "learning", "store", "evaluation")
+BENCHMARKS = ("coreset", "scoring", "learning", "store", "evaluation", "runtime")
 
 
 def main() -> None:

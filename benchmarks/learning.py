@@ -13,7 +13,7 @@ from benchmarks.measure import Section, Table, at_most
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.inspection import Learned
 
-STAGES = ("encode", "memory", "calibrate", "store")
+STAGES = ("read", "encode", "memory", "calibrate", "store")
 
 
 def run(quick: bool) -> Section:

@@ -8,7 +8,7 @@ Every step is a function of :mod:`dinosaur_ad.core`; what is kept between calls 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +17,39 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.bank import Bank, Draft, alarm_threshold
 from dinosaur_ad.banks import Answers, Banks, most_normal
+from dinosaur_ad.budget import check_precision
 from dinosaur_ad.core.calibration import p_values
 from dinosaur_ad.core.features import combine_blocks, describe
-from dinosaur_ad.core.scoring import nearest_patch
-from dinosaur_ad.data.stream import Images, Labelled, batched, stream_images, timed
-from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, Tokens, load_encoder, prepare
+from dinosaur_ad.data.stream import Images, batched, stream_images, timed
+from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, Tokens, load_encoder
 from dinosaur_ad.errors import InputError, StoreError
+from dinosaur_ad.groups import Group, prepared_groups
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
 from dinosaur_ad.presets import Preset, get_preset
+from dinosaur_ad.shrink import Budgets, shrink
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
 
 Floats = NDArray[np.float32]
-Pixels = NDArray[np.uint8]
 
 # Images encoded before their patches enter the memory: bounds what learning holds, whatever the number of images.
 LEARN_AT_ONCE = 1024
 # Images read, encoded and scored together by inspect.
 INSPECT_AT_ONCE = 16
+# What a task's manifest says of the encoder that taught it.
+MADE_BY = ("encoder", "fingerprint", "provider", "precision", "fallback")
 
 
 class Dinosaur:
     """A training-free continual anomaly detector.
 
     With ``store`` (a folder, made by the first learn) everything taught is kept there at once; without it, in
-    memory until :meth:`save`. A store remembers its encoder and preset, so both need to be named only once.
+    memory until :meth:`save`. A store remembers its encoder and preset, so both need to be named only once. What runs
+    the encoder (``provider``, ``precision`` and the like, see :func:`~dinosaur_ad.encoders.load_encoder`) is free: a
+    store taught with one can be used with another.
+
+    ``bank_precision`` (float32, float16 or int8) is how tasks taught from now on are kept, and ``budget`` (bytes, or
+    words like "2MB") the most that each of them may take; ``store_budget`` is the most that all tasks together may
+    take, and is remembered (see docs/banks.md).
 
     >>> from dataclasses import replace
     >>> from dinosaur_ad.presets import DEFAULT
@@ -61,8 +70,15 @@ class Dinosaur:
         backend: str = "onnx",
         threads: int | None = None,
         weights: str | Path | None = None,
+        provider: str | None = None,
+        precision: str | None = None,
+        strict: bool = False,
+        export: str | Path | None = None,
         seed: int = 0,
         cache_bytes: int = 2**30,
+        bank_precision: str | None = None,
+        budget: int | str | None = None,
+        store_budget: int | str | None = None,
     ) -> None:
         self._path = None if store is None else Path(store)
         self._store: TaskStore | None = None if self._path is None else Store.find(self._path)
@@ -81,10 +97,20 @@ class Dinosaur:
                 f"'{asked_name}'; leave the encoder out, or start a new store."
             )
         self._encoder_name = asked_name or stored_name or DEFAULT_ENCODER
-        self._encoder_options = {"backend": backend, "threads": threads, "weights": weights}
+        self._encoder_options = {
+            "backend": backend,
+            "threads": threads,
+            "weights": weights,
+            "provider": provider,
+            "precision": precision,
+            "strict": strict,
+            "export": export,
+        }
         self._encoder: Encoder | None = None
         self.seed = int(header.get("seed", seed))
         self._banks = Banks(self.preset, cache_bytes)
+        self._bank_precision = check_precision(bank_precision)
+        self._budgets = Budgets(budget, store_budget)
         if isinstance(encoder, Encoder):
             self._encoder = self._checked(encoder)
 
@@ -132,7 +158,7 @@ class Dinosaur:
                 self._store = MemoryStore(header)
             else:
                 self._store = Store.create(self._path, header, exist_ok=True)
-                if self._store.header != MemoryStore(header).header:  # as it reads back from JSON
+                if _settings(self._store.header) != _settings(MemoryStore(header).header):  # as it reads back from JSON
                     raise StoreError(
                         f"Another process just made the store {self._path} with other settings; open it again."
                     )
@@ -167,7 +193,13 @@ class Dinosaur:
         check_task_name(name)
         if self._store:
             self._refuse_conflict(name, replace)
-        draft = Draft(self.preset, self.seed, self.preset.calibration if held_out is None else "held-out")
+        draft = Draft(
+            self.preset,
+            self.seed,
+            self.preset.calibration if held_out is None else "held-out",
+            precision=self._bank_precision,
+            **self._budgets.limits(self._store, name),
+        )
         return self._teach(name, images, draft, "learn", progress, replaces=replace, held_out=held_out)
 
     def update(
@@ -175,7 +207,8 @@ class Dinosaur:
     ) -> Learned:
         """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones."""
         record = self._existing(name)
-        draft = Draft.reopened(self.preset, self.seed, self.store, record)
+        limits = self._budgets.limits(self.store, name, record)
+        draft = Draft.reopened(self.preset, self.seed, self.store, record, **limits)
         return self._teach(name, images, draft, "update", progress, replaces=record.id)
 
     def forget(self, name: str) -> None:
@@ -215,7 +248,7 @@ class Dinosaur:
         replaces: bool | str,
         held_out: Images | None = None,
     ) -> Learned:
-        before, encoding = len(draft.images), {"encode": 0.0}
+        before, encoding = len(draft.images), {"read": 0.0, "encode": 0.0}
         rejected: list[Rejected] = []
         for block in batched(self._features(images, rejected, encoding, progress), LEARN_AT_ONCE):
             names = [label for label, _, _ in block]
@@ -238,10 +271,13 @@ class Dinosaur:
                 f"memory has not seen, but there is {len(draft.images)}; 20 or more are recommended."
             )
         added, started = len(draft.images) - before, time.perf_counter()
-        manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in ("encoder", "fingerprint")}}
+        manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
         with self.store.writer():  # from the last look at what is there to the writing, nobody else may change it
             self._refuse_conflict(name, replaces)
+            cuts = self._budgets.cuts(self.store, name, draft)
             record = self.store.put(name, draft.files(), manifest, action=action, note={"images": added})
+            for other, cut in cuts.items():
+                shrink(self.store, other, cut)
         return Learned(
             task=name,
             images=added,
@@ -250,6 +286,7 @@ class Dinosaur:
             bytes=sum(info.bytes for info in record.files.values()),
             rejected=tuple(rejected),
             seconds=encoding | draft.seconds | {"store": time.perf_counter() - started},
+            shrunk=tuple(cuts),
         )
 
     def _features(
@@ -261,15 +298,15 @@ class Dinosaur:
     ) -> Iterator[tuple[str, Floats, Floats]]:
         """Name, patch features (H, W, C) and descriptor (C,) of every readable image."""
         done, (total, stream) = 0, stream_images(images)
-        for group in batched(stream, 4 * self.encoder.batch_size):
+        for group, waited in timed(prepared_groups(stream, total, 4 * self.encoder.batch_size, self.preset.size)):
             started = time.perf_counter()
-            good = [(label, image) for label, image in group if not isinstance(image, InputError)]
-            rejected += [Rejected(label, str(image)) for label, image in group if isinstance(image, InputError)]
-            if good:
-                patches, descriptors = self._combine(self.encoder.encode([image for _, image in good]))
+            rejected += [Rejected(each.label, each.error) for each in group.images if each.error]
+            seconds["read"] += waited / 1e3
+            if len(group.pixels):
+                patches, descriptors = self._combine(self.encoder.encode_prepared(group.pixels))
                 seconds["encode"] += time.perf_counter() - started
-                yield from zip((label for label, _ in good), patches, descriptors, strict=True)
-            done += len(group)
+                yield from zip((each.label for each in group.readable), patches, descriptors, strict=True)
+            done += len(group.images)
             if progress:
                 progress(done, total)
 
@@ -309,34 +346,32 @@ class Dinosaur:
             raise InputError("There is nothing to compare with: no task has been taught yet; start with learn.")
         if task is not None:
             self._existing(task)
-        _, stream = stream_images(images)
-        for group in batched(timed(stream), INSPECT_AT_ONCE):
-            yield from self._inspect_group(group, task, false_alarms)
+        total, stream = stream_images(images)
+        for group, waited in timed(prepared_groups(stream, total, INSPECT_AT_ONCE, self.preset.size)):
+            yield from self._inspect_group(group, waited, task, false_alarms)
 
     def _inspect_group(
-        self, group: list[tuple[Labelled, float]], task: str | None, false_alarms: float
+        self, group: Group, waited: float, task: str | None, false_alarms: float
     ) -> Iterator[Inspection | Rejected]:
-        good = [(label, image, ms) for (label, image), ms in group if not isinstance(image, InputError)]
         inspections: Iterator[Inspection] = iter(())
-        if good:
-            encoder = self.encoder  # loaded before the clock starts
+        if len(group.pixels):
+            count, encoder = len(group.pixels), self.encoder  # loaded before the clock starts
             clock = [time.perf_counter()]
-            pixels = prepare([image for _, image, _ in good], encoder.size)
+            patches_NHWC, descriptor_NC = self._combine(encoder.encode_prepared(group.pixels))
             clock.append(time.perf_counter())
-            patches_NHWC, descriptor_NC = self._combine(encoder.encode_prepared(pixels))
-            clock.append(time.perf_counter())
-            candidates = [[task]] * len(good) if task else self._banks.route(self.store, descriptor_NC)
+            candidates = [[task]] * count if task else self._banks.route(self.store, descriptor_NC)
             clock.append(time.perf_counter())
             asked = self._banks.ask(self.store, patches_NHWC, candidates)
             clock.append(time.perf_counter())
-            each = (np.diff(clock) * 1e3 / len(good)).tolist()
-            shared = dict(zip(("resize", "encode", "route", "score"), each, strict=True))
+            shared = dict(zip(("encode", "route", "score"), (np.diff(clock) * 1e3 / count).tolist(), strict=True))
             inspections = (
-                self._judge(label, image.shape, patches_NHWC[n], asked[n], false_alarms, {"decode": ms} | shared)
-                for n, (label, image, ms) in enumerate(good)
+                self._judge(
+                    each.label, each.shape, patches_NHWC[n], asked[n], false_alarms, group.ms(n, waited) | shared
+                )
+                for n, each in enumerate(group.readable)
             )
-        for (label, image), _ in group:
-            yield Rejected(label, str(image)) if isinstance(image, InputError) else next(inspections)
+        for each in group.images:
+            yield Rejected(each.label, each.error) if each.error else next(inspections)
 
     def _judge(
         self,
@@ -366,6 +401,9 @@ class Dinosaur:
             encoder=self.encoder.name,
             ms={key: round(value, 3) for key, value in (ms | {"total": sum(ms.values())}).items()},
             map=distance_HW,
+            provider=self.encoder.provider,
+            precision=self.encoder.precision,
+            fallback=self.encoder.fallback,
         )
 
     # --- keeping ---
@@ -381,13 +419,18 @@ class Dinosaur:
         return cls(path, **options)
 
 
+def _settings(header: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What two who make the same store must agree on; what runs their encoders is not part of it."""
+    return header["encoder"]["encoder"], header["encoder"]["fingerprint"], header["preset"], header["seed"]
+
+
 def _worst_patch(
     patches_HWC: Floats, distance_HW: Floats, bank: Bank, radius: int, shape: tuple[int, ...]
 ) -> WorstPatch:
     rows, columns = distance_HW.shape
     row, column = divmod(int(np.argmax(distance_HW)), columns)
-    nearest = nearest_patch(patches_HWC[row, column], bank.memory.vectors_HWMC, row, column, radius)
-    source = int(bank.memory.source_HWM[nearest.row, nearest.column, nearest.member])
+    nearest = bank.nearest(patches_HWC[row, column], row, column, radius)
+    source = int(bank.source_HWM[nearest.row, nearest.column, nearest.member])
     height, width = shape[:2]
     return WorstPatch(
         row=row,

@@ -34,7 +34,8 @@ class Inspection:
     ``score`` above ``threshold`` is the verdict "anomalous"; ``p_value`` is how often a normal image of the task
     would score as high; with n calibration normals it cannot be below 1 / (n + 1). ``map`` (H, W) holds patch
     distances on the scale of the score, ``normal_level`` their usual value in normal images of the task. ``asked``
-    holds the score under every bank that was asked; the lowest one named the task.
+    holds the score under every bank that was asked; the lowest one named the task. ``provider`` and ``precision`` are
+    what the encoder ran on, and ``fallback`` says what was asked for if that could not be had.
     """
 
     path: str
@@ -50,6 +51,9 @@ class Inspection:
     encoder: str
     ms: dict[str, float]
     map: NDArray[np.float32] = field(repr=False)
+    provider: str = ""
+    precision: str = ""
+    fallback: str | None = None
 
     @property
     def anomalous(self) -> bool:
@@ -73,7 +77,10 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learn or an update did: images used and rejected, memory, and where the time went."""
+    """What a learn or an update did: images used and rejected, memory, and where the time went.
+
+    ``shrunk`` names the tasks that gave up bytes for it, in a store that has a budget.
+    """
 
     task: str
     images: int
@@ -82,3 +89,4 @@ class Learned:
     bytes: int
     rejected: tuple[Rejected, ...]
     seconds: dict[str, float]
+    shrunk: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ class Preset:
     ratio: float
     minimum: int
     reserve: float
-    precision: Literal["float32", "float16"]
+    precision: Literal["float32", "float16", "int8"]
     # How an image is scored: neighbours within `radius`, the mean of the `top` share of patches (0: the maximum).
     radius: int
     top: float

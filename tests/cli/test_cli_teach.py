@@ -29,7 +29,7 @@ def test_learn_says_what_it_did_and_who_encoded(capsys: Capture, tmp_path: Path,
     assert all(step in out for step in ("encode", "memory", "calibrate", "store"))
     assert err == (
         "encoder: three random DINOv2 blocks for tests: it has learned nothing (tiny-dinov2); "
-        "provider: CPUExecutionProvider; precision: float32; preset: tiny; seed: 0\n"
+        "provider: onnx-cpu; precision: float32; preset: tiny; seed: 0\n"
     )
 
 

@@ -128,7 +128,8 @@ def test_pixels_of_another_size_are_refused() -> None:
         ({"layers": "final"}, "blocks from 0 to 2"),
         ({"backend": "tensorflow"}, "choose onnx or torch"),
         ({"device": "tpu"}, "'tpu' here; available: cpu"),
-        ({"precision": "float16"}, "float32"),
+        ({"precision": "float16", "strict": True}, "knows float32"),
+        ({"precision": "float64"}, "choose one of: float32"),
         ({"threads": 0}, "at least 1"),
     ],
 )

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from dinosaur_ad import __version__
-from dinosaur_ad.cli import bench, demo, inspect, teach, weights
+from dinosaur_ad.cli import bench, demo, export, health, inspect, profile, teach, weights
 from dinosaur_ad.cli._console import EPILOG, EXIT_ERROR, EXIT_INTERRUPTED, say
 from dinosaur_ad.errors import DinosaurError
 
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dinosaur {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (teach, inspect, weights, bench, demo):
+    for group in (teach, inspect, weights, export, profile, health, bench, demo):
         group.add_parser(verbs)
     return parser
 

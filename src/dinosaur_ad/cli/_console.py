@@ -59,15 +59,32 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 def add_images(parser: argparse.ArgumentParser) -> None:
     """Add the images, and the options of whatever encodes them."""
     parser.add_argument("images", metavar="IMAGES", nargs="+", help="image files, folders or globs")
+    add_encoder_options(parser)
+
+
+def add_encoder_options(parser: argparse.ArgumentParser) -> None:
+    """Add what decides how the encoder runs; :func:`encoder_options` reads it."""
     group = parser.add_argument_group("encoder")
     group.add_argument("--weights", metavar="PATH", type=Path, help="weights from this file, not from the cache")
     group.add_argument("--backend", choices=("onnx", "torch"), default="onnx", help="what runs it (default: onnx)")
     group.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: all cores)")
+    group.add_argument(
+        "--provider",
+        metavar="NAME",
+        help="what runs it: onnx-cpu (default), openvino, cuda, tensorrt, coreml, xnnpack, acl, torch; or auto: "
+        "measure once and keep the fastest that is right",
+    )
+    group.add_argument("--precision", metavar="NAME", help="float32 (default), bfloat16, float16 or int8")
+    group.add_argument("--strict", action="store_true", help="refuse what is not here instead of falling back")
+    group.add_argument("--export", metavar="DIR", type=Path, help="run the encoder that dinosaur export wrote there")
+
+
+ENCODER_OPTIONS = ("weights", "backend", "threads", "provider", "precision", "strict", "export")
 
 
 def encoder_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options of :func:`add_images`, for the detector."""
-    return {key: getattr(arguments, key) for key in ("weights", "backend", "threads")}
+    """The options of :func:`add_encoder_options`, for the detector."""
+    return {key: getattr(arguments, key) for key in ENCODER_OPTIONS}
 
 
 def open_store(arguments: argparse.Namespace, **options: Any) -> Dinosaur:

@@ -51,6 +51,14 @@ def add_parser(verbs: Subparsers) -> None:
         nargs="+",
         help="more normal images, for the threshold alone (default: some of IMAGES are held out in turn)",
     )
+    group = parser.add_argument_group("bank")
+    group.add_argument(
+        "--budget", metavar="SIZE", help="the most this task may take, like 2MB; precision and size follow"
+    )
+    group.add_argument(
+        "--store-budget", metavar="SIZE", help="the most all tasks may take; others are cut to make room"
+    )
+    group.add_argument("--bank-precision", metavar="NAME", help="float32, float16 or int8 (default: the preset's)")
 
     parser = add_verb(verbs, "update", update, "Add normal images to a task. Those it has learned are not needed.")
     parser.add_argument("name", metavar="NAME", help="the task")
@@ -81,6 +89,9 @@ def learn(arguments: argparse.Namespace) -> int:
         encoder=arguments.encoder,
         preset=arguments.preset,
         seed=arguments.seed or 0,
+        budget=arguments.budget,
+        store_budget=arguments.store_budget,
+        bank_precision=arguments.bank_precision,
         **encoder_options(arguments),
     )
     if arguments.seed not in (None, detector.seed):
@@ -153,6 +164,8 @@ def tasks(arguments: argparse.Namespace) -> int:
 
 
 def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
+    from dinosaur_ad.budget import describe
+
     report_rejected(learned.rejected)
     if learned.total_images < RECOMMENDED_IMAGES:
         quality = "extrapolated" if detector.preset.calibration == "unseen" else "uncertain"
@@ -161,12 +174,16 @@ def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
             f"{RECOMMENDED_IMAGES} or more are recommended"
         )
     threshold = detector.threshold(learned.task)
+    chosen = describe(detector.store.record(learned.task).manifest)
     steps = ", ".join(f"{step} {seconds:.1f}" for step, seconds in learned.seconds.items())
     print(
-        f"{what}: {learned.members} members a location, {learned.bytes / 1e6:.1f} MB, "
+        f"{what}: {learned.members} members a location{chosen}, {learned.bytes / 1e6:.1f} MB, "
         f"threshold {threshold:.3f} at {detector.preset.false_alarms:.1%} false alarms; "
         f"{sum(learned.seconds.values()):.1f} s ({steps})"
     )
+    for name in learned.shrunk:
+        manifest = detector.store.record(name).manifest
+        print(f"cut '{name}' to make room: {manifest['members']} members a location{describe(manifest)}")
     return EXIT_UNREADABLE if learned.rejected else EXIT_OK
 
 
@@ -184,6 +201,7 @@ def _facts(detector: Dinosaur, record: TaskRecord) -> dict[str, Any]:
         "last_change": latest["action"],
         "encoder": record.manifest["encoder"]["encoder"],
         "preset": record.manifest["preset"],
+        "bank": record.manifest.get("bank", {}),
     }
 
 

@@ -6,6 +6,7 @@ kept in the order the greedy selection picked them, so any prefix of them is a c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -70,19 +71,32 @@ def unseen_distances(
     known: Memory | None = None,
     seed: int = 0,
 ) -> Array:
-    """Patch distances ``(n, H, W)`` of ``n`` of the ``N`` images, each to a memory that has never seen it.
+    """Patch distances ``(n, H, W)`` of ``n`` of the ``N`` images, each to a memory that has never seen it."""
+    unseen = unseen_memories(patches_NHWC, size, at_least=at_least, parts=parts, known=known, seed=seed)
+    distances = [patch_distances(held_out_NHWC, memory.vectors_HWMC, radius) for held_out_NHWC, memory in unseen]
+    return namespace(patches_NHWC).concat(distances, axis=0)
 
-    One of ``parts`` of the images at a time is held out, a memory of ``size`` is made of the rest and of what was
-    ``known`` before, and the held-out ones are scored against it. That goes on until ``at_least`` images are scored,
-    or all are. The more parts, the less the memory misses what was held out, and the longer it takes.
+
+def unseen_memories(
+    patches_NHWC: Array,
+    size: int,
+    *,
+    at_least: int,
+    parts: int = 5,
+    known: Memory | None = None,
+    seed: int = 0,
+) -> Iterator[tuple[Array, Memory]]:
+    """Some of the ``N`` images at a time, and a memory that has never seen them.
+
+    One of ``parts`` of the images at a time is held out, and a memory of ``size`` is made of the rest and of what was
+    ``known`` before. That goes on until ``at_least`` images were held out, or all were. The more parts, the less the
+    memory misses what was held out, and the longer it takes.
     """
     xp = namespace(patches_NHWC)
-    images = patches_NHWC.shape[0]
-    distances: list[Array] = []
+    images, done = patches_NHWC.shape[0], 0
     for held_out in folds(images, parts, seed):
         rest = like(np.setdiff1d(np.arange(images), held_out), patches_NHWC, xp.int64)
-        memory = remember(patches_NHWC[rest], rest, size, known=known, seed=seed)
-        distances.append(patch_distances(patches_NHWC[held_out], memory.vectors_HWMC, radius))
-        if sum(part.shape[0] for part in distances) >= at_least:
-            break
-    return xp.concat(distances, axis=0)
+        yield patches_NHWC[held_out], remember(patches_NHWC[rest], rest, size, known=known, seed=seed)
+        done += len(held_out)
+        if done >= at_least:
+            return

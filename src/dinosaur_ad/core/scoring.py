@@ -8,11 +8,13 @@ found.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from dinosaur_ad.core.arrays import Array, device_of, is_numpy, namespace, squared_norms
+from dinosaur_ad.core.quantise import scaled_norms, widen
 
 # Patches gathered and products held at a time: about a CPU's share of cache; a GPU wants long products instead.
 WORK_BYTES, GPU_WORK_BYTES = 8 * 2**20, 2**30
@@ -26,11 +28,14 @@ def patch_distances(
     bank_HWMC: Array,
     radius: int,
     *,
+    scale_HW: Array | None = None,
     half_norm_HWM: Array | None = None,
     work_bytes: int | None = None,
 ) -> Array:
     """Distance ``(N, H, W)`` of every patch to its nearest remembered patch within ``radius`` of its location.
 
+    The bank may hold float16 vectors, or int8 codes with the ``scale_HW`` that :func:`~dinosaur_ad.core.quantise`
+    gave them; it is widened to float32 a few rows at a time, and never as a whole unless it is small.
     ``half_norm_HWM`` is ``|c|²/2`` of the bank, computed here unless the caller keeps it. ``work_bytes`` bounds what
     is gathered and multiplied at a time, however many images there are (unless given, by what suits the device).
 
@@ -40,22 +45,25 @@ def patch_distances(
     """
     xp = namespace(tokens_NHWC, bank_HWMC)
     if half_norm_HWM is None:
-        half_norm_HWM = squared_norms(bank_HWMC) / 2
+        half_norm_HWM = scaled_norms(bank_HWMC, scale_HW) / 2
     if work_bytes is None:
         work_bytes = WORK_BYTES if is_numpy(tokens_NHWC) else GPU_WORK_BYTES
     images, _, width, channels = tokens_NHWC.shape
     row_bytes = width * (2 * radius + 1) ** 2 * (channels + bank_HWMC.shape[2]) * tokens_NHWC.itemsize
     # Many images before many rows: the more images share a location's product, the less often the bank is read.
     at_once = min(images, max(1, work_bytes // row_bytes))
-    rows = max(1, work_bytes // (at_once * row_bytes))
+    widened = 0 if bank_HWMC.dtype == tokens_NHWC.dtype else math.prod(bank_HWMC.shape[1:]) * tokens_NHWC.itemsize
+    rows = max(1, work_bytes // (at_once * row_bytes + widened))
     parts = [
-        _patch_distances(tokens_NHWC[start : start + at_once], bank_HWMC, half_norm_HWM, radius, rows)
+        _patch_distances(tokens_NHWC[start : start + at_once], bank_HWMC, scale_HW, half_norm_HWM, radius, rows)
         for start in range(0, images, at_once)
     ]
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
-def _patch_distances(tokens_NHWC: Array, bank_HWMC: Array, half_norm_HWM: Array, radius: int, step: int) -> Array:
+def _patch_distances(
+    tokens_NHWC: Array, bank_HWMC: Array, scale_HW: Array | None, half_norm_HWM: Array, radius: int, step: int
+) -> Array:
     """The distances of all the images at once, ``step`` rows of the bank at a time."""
     xp = namespace(tokens_NHWC, bank_HWMC)
     images, height, width, channels = tokens_NHWC.shape
@@ -76,7 +84,10 @@ def _patch_distances(tokens_NHWC: Array, bank_HWMC: Array, half_norm_HWM: Array,
         )
         patches_hWPC = xp.reshape(around_hWSNC, (bottom - top, width, side**2 * images, channels))
         # |x - c|² = |x|² - 2 (x·c - |c|²/2): the nearest member is the one with the largest bracket.
-        products_hWPM = _products(patches_hWPC, bank_HWMC[top:bottom]) - half_norm_HWM[top:bottom, :, None, :]
+        products_hWPM = products(patches_hWPC, widen(bank_HWMC[top:bottom]))
+        if scale_HW is not None:
+            products_hWPM *= scale_HW[top:bottom, :, None, None]
+        products_hWPM = products_hWPM - half_norm_HWM[top:bottom, :, None, :]
         found_hWSN = xp.reshape(xp.max(products_hWPM, axis=-1), (bottom - top, width, side**2, images))
         for shift in range(side**2):
             down, right = shift // side - radius, shift % side - radius
@@ -92,7 +103,7 @@ def _patch_distances(tokens_NHWC: Array, bank_HWMC: Array, half_norm_HWM: Array,
     return xp.sqrt(xp.maximum(squared_NHW, xp.zeros_like(squared_NHW)))
 
 
-def _products(patches_hWPC: Array, bank_hWMC: Array) -> Array:
+def products(patches_hWPC: Array, bank_hWMC: Array) -> Array:
     """Products ``(h, W, P, M)`` of each location's patches with its coreset.
 
     NumPy's BLAS wakes its threads for every product above a certain size, however short, and waits for them: on a busy
@@ -119,7 +130,9 @@ class NearestPatch(NamedTuple):
     distance: float
 
 
-def nearest_patch(token_C: Array, bank_HWMC: Array, row: int, column: int, radius: int) -> NearestPatch:
+def nearest_patch(
+    token_C: Array, bank_HWMC: Array, row: int, column: int, radius: int, *, scale_HW: Array | None = None
+) -> NearestPatch:
     """The remembered patch that decided the score of the patch at ``(row, column)``.
 
     >>> bank = np.zeros((3, 3, 2, 1)); bank[2, 1, 1] = 5.0
@@ -128,7 +141,10 @@ def nearest_patch(token_C: Array, bank_HWMC: Array, row: int, column: int, radiu
     """
     xp = namespace(token_C, bank_HWMC)
     top, left = max(0, row - radius), max(0, column - radius)
-    window_hwMC = bank_HWMC[top : row + radius + 1, left : column + radius + 1]
+    window = slice(top, row + radius + 1), slice(left, column + radius + 1)
+    window_hwMC = widen(bank_HWMC[window])
+    if scale_HW is not None:
+        window_hwMC = window_hwMC * scale_HW[window][:, :, None, None]
     squared_hwM = squared_norms(window_hwMC - token_C)
     flat = int(xp.argmin(xp.reshape(squared_hwM, (-1,))))
     i, j, member = (int(k) for k in np.unravel_index(flat, tuple(squared_hwM.shape)))

@@ -1,7 +1,7 @@
 """A frozen backbone behind one call: uint8 images in, CLS and patch tokens out.
 
 Besides these token encoders there are residual networks, which give feature maps (:func:`load_resnet`). Everything
-heavy (ONNX Runtime, torch, transformers) is imported by the two functions, not by this package.
+heavy (ONNX Runtime, OpenVINO, torch, transformers) is imported by the two functions, not by this package.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dinosaur_ad.encoders.base import Encoder, Layer, Tokens, check_layers, check_size, prepare
+from dinosaur_ad.encoders.opening import Request, open_encoder, open_on, open_torch
+from dinosaur_ad.encoders.parity import TokenParity, compare_tokens
+from dinosaur_ad.encoders.providers import DEFAULT_PRECISION, available
 from dinosaur_ad.encoders.registry import get_spec, list_specs, register, token_encoder
 from dinosaur_ad.encoders.resnet import ResNetFeatures, load_resnet
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec, ResNetSpec
-from dinosaur_ad.encoders.weights import ensure, from_file
 from dinosaur_ad.errors import EncoderError
 
 __all__ = [
@@ -24,7 +26,9 @@ __all__ = [
     "Layer",
     "ResNetFeatures",
     "ResNetSpec",
+    "TokenParity",
     "Tokens",
+    "compare_tokens",
     "get_spec",
     "list_specs",
     "load_encoder",
@@ -44,17 +48,27 @@ def load_encoder(
     backend: str = "onnx",
     threads: int | None = None,
     device: str = "cpu",
-    precision: str = "float32",
+    precision: str | None = None,
     weights: str | Path | None = None,
+    provider: str | None = None,
+    strict: bool = False,
+    export: str | Path | None = None,
 ) -> Encoder:
     """Return the encoder ``name``, ready to encode.
 
     ``layers`` are the taps, concatenated in this order: a number k is the residual stream after block k
     (counted from 0, not normalised), ``"final"`` the output of the last norm. ``size`` is the side of the
-    square input in pixels, a multiple of the patch size. ``backend`` is ``"onnx"`` or ``"torch"`` (with the
-    extra ``bench``), ``device`` ``"cpu"`` or ``"cuda"``, ``precision`` ``"float32"`` or, with torch on a GPU,
-    ``"float16"`` or ``"bfloat16"``. ``threads`` limits the CPU threads. ``weights`` takes the weights from a
-    file or folder instead of the cache.
+    square input in pixels, a multiple of the patch size. ``threads`` limits the CPU threads. ``weights`` takes the
+    weights from a file or folder instead of the cache.
+
+    ``provider`` is what runs it: ``"onnx-cpu"`` (the default), ``"openvino"``, another one of
+    :data:`~dinosaur_ad.encoders.providers.PROVIDERS`, or ``"auto"`` for the fastest one here that is right.
+    ``precision`` is ``"float32"`` (the default), ``"bfloat16"``, ``"float16"`` or ``"int8"``. What cannot be had on
+    this machine is replaced by ``onnx-cpu`` in float32: said on stderr and in ``info()["fallback"]``, and refused with
+    ``strict``. ``export`` runs a folder that ``dinosaur export`` made instead.
+
+    ``backend="torch"`` (with the extra ``bench``) is the way to ``device="cuda"`` and its ``"float16"`` or
+    ``"bfloat16"``; there, nothing is fallen back from.
 
     >>> load_encoder("tiny-dinov3", layers=(0, "final"), size=64).channels
     32
@@ -64,23 +78,42 @@ def load_encoder(
     chosen = check_layers(layers, spec.depth)
     if threads is not None and threads < 1:
         raise EncoderError(f"The number of threads must be at least 1, got {threads}.")
-    if backend == "onnx":
-        if precision != "float32":
-            raise EncoderError(
-                f"The onnx backend computes in float32, got precision '{precision}'; use backend='torch'."
-            )
-        from dinosaur_ad.encoders.onnx_backend import OnnxEncoder
+    if backend not in ("onnx", "torch"):
+        raise EncoderError(f"There is no backend '{backend}'; choose onnx or torch.")
+    if backend == "torch" and provider not in (None, "torch"):
+        raise EncoderError(f"The provider '{provider}' does not run on the backend torch; leave one of them out.")
+    request = Request(name, chosen, size, threads, None if weights is None else Path(weights), device)
+    if export is not None:
+        return _open_export(export, request, provider, precision, strict)
+    if backend == "torch" or (provider == "torch" and device != "cpu"):
+        return open_torch(request, precision or DEFAULT_PRECISION)
+    if provider is None and device != "cpu":
+        return open_on(request, _provider_of(device), precision or DEFAULT_PRECISION)
+    return open_encoder(request, provider, precision, strict=strict)
 
-        found = ensure(name) if weights is None else from_file(name, weights)
-        return OnnxEncoder(found, chosen, size, threads, device)
-    if backend == "torch":
-        try:
-            from dinosaur_ad.encoders.torch_backend import TorchEncoder
-        except ImportError as error:
-            raise EncoderError(
-                f"The torch backend needs torch and transformers ({error.name or 'one'} is missing); install "
-                "them with: pip install 'dinosaur-ad[bench]', or use backend='onnx'."
-            ) from error
-        found = ensure(name) if weights is None else from_file(name, weights)
-        return TorchEncoder(found, chosen, size, threads, device, precision)
-    raise EncoderError(f"There is no backend '{backend}'; choose onnx or torch.")
+
+def _provider_of(device: str) -> str:
+    """The provider of ONNX Runtime for a device."""
+    here = {name for name in ("cuda",) if name in available()}
+    if device not in here:
+        known = ", ".join(["cpu", *here])
+        raise EncoderError(f"ONNX Runtime cannot use the device '{device}' here; available: {known}.")
+    return device
+
+
+def _open_export(
+    folder: str | Path, request: Request, provider: str | None, precision: str | None, strict: bool
+) -> Encoder:
+    if provider is not None or precision is not None or request.weights is not None:
+        raise EncoderError(
+            "An export holds its own weights and precision and names its own run time; leave out the provider, the "
+            "precision and the weights."
+        )
+    from dinosaur_ad.encoders.exported import open_exported
+
+    encoder = open_exported(folder, layers=request.layers, size=request.size, threads=request.threads, strict=strict)
+    if encoder.name != request.name:
+        raise EncoderError(
+            f"The export {folder} is of the encoder '{encoder.name}', but '{request.name}' is asked for; export that."
+        )
+    return encoder

@@ -126,6 +126,8 @@ class Encoder(ABC):
     backend: str
     provider: str
     precision: str = "float32"
+    threads: int | None = None  # None: all cores
+    fallback: str | None = None  # the sentence that says what was asked for and why this runs instead
 
     def __init__(self, weights: Weights, layers: Sequence[Layer], size: int) -> None:
         spec = token_encoder(weights.spec)
@@ -171,6 +173,8 @@ class Encoder(ABC):
                 f"Expected prepared uint8 pixels of shape (N, {self.size}, {self.size}, 3), got "
                 f"{pixels.dtype} {pixels.shape}; call prepare(images, {self.size}) first."
             )
+        if len(pixels) <= self.batch_size:
+            return Tokens(*self._run(pixels))  # one batch is the result as it is: a copy would cost a single image
         tokens = self._empty(len(pixels))
         for start in range(0, len(pixels), self.batch_size):
             self._fill(tokens, start, pixels[start : start + self.batch_size])
@@ -184,6 +188,8 @@ class Encoder(ABC):
             "backend": self.backend,
             "provider": self.provider,
             "precision": self.precision,
+            "threads": self.threads,
+            "fallback": self.fallback,
             "layers": list(self.layers),
             "size": self.size,
             "grid": list(self.grid),

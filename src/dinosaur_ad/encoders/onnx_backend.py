@@ -1,12 +1,12 @@
-"""Encoders on ONNX Runtime: the default, without torch."""
+"""Encoders on ONNX Runtime: the default, without torch. And the graphs that every backend but torch runs."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.encoders.base import Encoder, Floats, Layer
 from dinosaur_ad.encoders.graph import GRAPH_VERSION, build_graph
+from dinosaur_ad.encoders.providers import get_provider, has_int8_dot_product, thread_count
 from dinosaur_ad.encoders.weights import Weights, cache_home
 from dinosaur_ad.errors import EncoderError
 
 log = logging.getLogger(__name__)
 
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 KEPT_GRAPHS = 8  # of all encoders together; a graph is as large as its weights
 
 
@@ -34,40 +34,82 @@ class OnnxEncoder(Encoder):
         layers: Sequence[Layer],
         size: int,
         threads: int | None = None,
-        device: str = "cpu",
+        provider: str = "onnx-cpu",
+        precision: str = "float32",
     ) -> None:
         super().__init__(weights, layers, size)
         import onnxruntime as ort
 
-        self.provider = PROVIDERS.get(device, device)
-        if self.provider not in ort.get_available_providers():
-            known = ", ".join(name for name, ep in PROVIDERS.items() if ep in ort.get_available_providers())
-            raise EncoderError(f"ONNX Runtime cannot use the device '{device}' here; available: {known}.")
+        self.provider, self.precision, self.threads = provider, precision, thread_count(threads)
         options = ort.SessionOptions()
-        # ONNX Runtime takes all cores unless told; a scheduler that shares them out says so in this variable.
-        options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
+        options.intra_op_num_threads = self.threads or 0
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.log_severity_level = 3
-        self._session = ort.InferenceSession(self._graph(weights), options, providers=[self.provider])
+        wanted = get_provider(provider).execution
+        settings = _provider_options(provider, precision, self.threads)
+        graph = serialised_graph(self, weights, _form(provider, precision))
+        self._session = ort.InferenceSession(graph, options, providers=[(wanted, settings)])
+        # A provider whose libraries are missing is left out without an error: the session then runs on the CPU.
+        if wanted not in self._session.get_providers():
+            raise EncoderError(
+                f"ONNX Runtime has '{provider}' but could not start it; see that its libraries are there."
+            )
 
     def _run(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
+        if self.precision == "int8" and len(pixels) > 1:
+            # One scale for all that is in a product: an image's tokens must not depend on its neighbours.
+            each = [self._run(pixels[n : n + 1]) for n in range(len(pixels))]
+            return np.concatenate([cls for cls, _ in each]), np.concatenate([patches for _, patches in each])
         cls, patches = self._session.run(["cls", "patches"], {"images": np.ascontiguousarray(pixels)})
         return cls, patches
 
-    def _graph(self, weights: Weights) -> bytes:
-        """Return the serialised graph, from the cache where there is one."""
-        if self.spec.source.startswith("seed:"):  # built faster than read
-            return self._build(weights)
-        path = cache_home() / "graphs" / f"{self.name}-{self.fingerprint}-v{GRAPH_VERSION}.onnx"
-        cached = _read_cached(path)
-        if cached is not None:
-            return cached
-        built = self._build(weights)
-        _write_cached(path, built)
-        return built
 
-    def _build(self, weights: Weights) -> bytes:
-        graph: bytes = build_graph(self.spec, weights.tensors(), self.layers, self.size).SerializeToString()
-        return graph
+def _form(provider: str, precision: str) -> str:
+    """Which form of the graph a provider needs for a precision; TensorRT makes its own float16 of a float32 graph."""
+    if precision == "float16" and provider != "tensorrt":
+        return "float16"
+    if precision == "int8":
+        return "int8-dynamic" if has_int8_dot_product() else "int8-dynamic-7bit"
+    return "float32"
+
+
+def _provider_options(provider: str, precision: str, threads: int | None) -> dict[str, Any]:
+    if provider == "tensorrt":
+        return {"trt_fp16_enable": precision == "float16"}
+    if provider == "cuda":
+        return {"use_tf32": 0}  # float32 means float32
+    if provider == "coreml":
+        return {"ModelFormat": "MLProgram"}
+    if provider == "xnnpack" and threads:
+        return {"intra_op_num_threads": str(threads)}
+    return {}
+
+
+def serialised_graph(encoder: Encoder, weights: Weights, form: str = "float32") -> bytes:
+    """The ONNX graph of an encoder as bytes, from the cache where there is one; see :mod:`.graph_forms` for forms."""
+    if encoder.spec.source.startswith("seed:"):  # built faster than read
+        return _built(encoder, weights, form)
+    suffix = "" if form == "float32" else f"-{form}"
+    path = cache_home() / "graphs" / f"{encoder.name}-{encoder.fingerprint}-v{GRAPH_VERSION}{suffix}.onnx"
+    cached = _read_cached(path)
+    if cached is not None:
+        return cached
+    built = _built(encoder, weights, form)
+    _write_cached(path, built)
+    return built
+
+
+def _built(encoder: Encoder, weights: Weights, form: str) -> bytes:
+    if form == "float32":
+        model = build_graph(encoder.spec, weights.tensors(), encoder.layers, encoder.size)
+    else:
+        import onnx
+
+        from dinosaur_ad.encoders.graph_forms import in_form
+
+        model = in_form(onnx.load_from_string(serialised_graph(encoder, weights)), form)
+    graph: bytes = model.SerializeToString()
+    return graph
 
 
 def _read_cached(path: Path) -> bytes | None:

@@ -1,0 +1,117 @@
+"""From what a caller asks for to an encoder that runs: the provider named, the fastest one, or the fallback."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from dinosaur_ad.encoders.base import Encoder, Layer
+from dinosaur_ad.encoders.providers import (
+    DEFAULT_PRECISION,
+    DEFAULT_PROVIDER,
+    UnavailableError,
+    check_precision,
+    first_line,
+    first_with,
+    get_provider,
+    why_not,
+)
+from dinosaur_ad.encoders.weights import Weights, ensure, from_file, to_stderr
+from dinosaur_ad.errors import EncoderError
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which encoder, whatever runs it."""
+
+    name: str
+    layers: tuple[Layer, ...]
+    size: int
+    threads: int | None = None
+    weights: Path | None = None
+    device: str = field(default="cpu", compare=False)  # for torch alone
+
+    @cached_property
+    def loaded(self) -> Weights:
+        """The weights, fetched or found once."""
+        return ensure(self.name) if self.weights is None else from_file(self.name, self.weights)
+
+
+def open_encoder(request: Request, provider: str | None, precision: str | None, *, strict: bool) -> Encoder:
+    """The encoder on the provider and in the precision asked for; what cannot be had here is fallen back from, aloud.
+
+    Without a provider the first one that offers the precision is taken. ``strict`` refuses instead of falling back.
+    """
+    if precision is not None:
+        check_precision(precision)
+    if provider is not None and provider != "auto":
+        get_provider(provider)
+    request.loaded  # noqa: B018 - weights that are not here are the caller's business, not a reason to fall back
+    try:
+        if provider == "auto":
+            from dinosaur_ad.encoders.auto import choose
+
+            choice = choose(request, precision)
+            to_stderr(choice.sentence)
+            return open_on(request, choice.provider, choice.precision)
+        precision = precision or DEFAULT_PRECISION
+        return open_on(request, provider or _usual(precision), precision)
+    except UnavailableError as error:
+        if strict:
+            raise
+        encoder = open_on(request, DEFAULT_PROVIDER, DEFAULT_PRECISION)
+        encoder.fallback = error.fallback()
+        to_stderr(f"fallback: {encoder.fallback}")
+        return encoder
+
+
+def open_on(request: Request, provider: str, precision: str) -> Encoder:
+    """The encoder on exactly this provider and precision, after a first run that shows it works here.
+
+    :raises UnavailableError: it is not here, cannot be opened, or its first run fails.
+    """
+    if reason := why_not(provider, precision):
+        raise UnavailableError(provider, precision, reason)
+    if (provider, precision) == (DEFAULT_PROVIDER, DEFAULT_PRECISION):
+        return _built(request, provider, precision)
+    try:
+        encoder = _built(request, provider, precision)
+        tokens = encoder.encode_prepared(np.full((1, request.size, request.size, 3), 128, np.uint8))
+    except Exception as error:  # run times and drivers fail in their own ways
+        raise UnavailableError(provider, precision, f"its first run failed: {first_line(error)}") from error
+    if not (np.isfinite(tokens.cls).all() and np.isfinite(tokens.patches).all()):
+        raise UnavailableError(provider, precision, "its first run gave numbers that are not finite")
+    return encoder
+
+
+def open_torch(request: Request, precision: str) -> Encoder:
+    """The encoder on torch, on the request's device."""
+    try:
+        from dinosaur_ad.encoders.torch_backend import TorchEncoder
+    except ImportError as error:
+        raise EncoderError(
+            f"The torch backend needs torch and transformers ({error.name or 'one'} is missing); install "
+            "them with: pip install 'dinosaur-ad[bench]', or use backend='onnx'."
+        ) from error
+    weights = request.loaded
+    return TorchEncoder(weights, request.layers, request.size, request.threads, request.device, precision)
+
+
+def _usual(precision: str) -> str:
+    return DEFAULT_PROVIDER if precision == DEFAULT_PRECISION else first_with(precision)
+
+
+def _built(request: Request, provider: str, precision: str) -> Encoder:
+    backend = get_provider(provider).backend
+    if backend == "torch":
+        return open_torch(request, precision)
+    if backend == "openvino":
+        from dinosaur_ad.encoders.openvino_backend import OpenVinoEncoder
+
+        return OpenVinoEncoder(request.loaded, request.layers, request.size, request.threads, precision)
+    from dinosaur_ad.encoders.onnx_backend import OnnxEncoder
+
+    return OnnxEncoder(request.loaded, request.layers, request.size, request.threads, provider, precision)

@@ -1,0 +1,199 @@
+"""What can run an encoder, in which precision, and how much of that is here.
+
+A provider is one way to run the same graph: ONNX Runtime on the CPU (always there), OpenVINO (extra ``openvino``), or
+what the installed build of ONNX Runtime brings for a GPU or a phone chip. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from dinosaur_ad.errors import EncoderError
+
+PRECISIONS = ("float32", "bfloat16", "float16", "int8")
+DEFAULT_PROVIDER, DEFAULT_PRECISION = "onnx-cpu", "float32"
+
+# What a CPU calls its instructions for bfloat16 products: x86 with AVX-512 or AMX, then ARM.
+_BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
+_DOT_PRODUCT_FLAGS = {"avx512_vnni", "avx_vnni", "amx_int8"}
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One way to run a graph. ``execution`` is ONNX Runtime's own name, ``needs`` says how to get it."""
+
+    name: str
+    backend: Literal["onnx", "openvino", "torch"]
+    precisions: tuple[str, ...]
+    needs: str
+    execution: str = ""
+
+
+_BUILD = "needs a build of ONNX Runtime that has it"
+
+PROVIDERS = {
+    provider.name: provider
+    for provider in (
+        Provider("onnx-cpu", "onnx", ("float32", "int8"), "comes with dinosaur-ad", "CPUExecutionProvider"),
+        Provider("openvino", "openvino", ("float32", "bfloat16", "int8"), "needs: pip install 'dinosaur-ad[openvino]'"),
+        Provider("cuda", "onnx", ("float32", "float16"), _BUILD, "CUDAExecutionProvider"),
+        Provider("tensorrt", "onnx", ("float32", "float16"), _BUILD, "TensorrtExecutionProvider"),
+        Provider("coreml", "onnx", ("float32",), _BUILD, "CoreMLExecutionProvider"),
+        Provider("xnnpack", "onnx", ("float32",), _BUILD, "XnnpackExecutionProvider"),
+        Provider("acl", "onnx", ("float32",), _BUILD, "ACLExecutionProvider"),
+        Provider("torch", "torch", ("float32",), "needs: pip install 'dinosaur-ad[bench]'"),
+    )
+}
+
+
+class UnavailableError(EncoderError):
+    """A provider or precision that exists but cannot be used on this machine; ``reason`` is why, without a stop."""
+
+    def __init__(self, provider: str, precision: str, reason: str) -> None:
+        self.provider, self.precision, self.reason = provider, precision, reason
+        super().__init__(f"{provider} cannot run in {precision} here: {reason}; available: {listing()}.")
+
+    def fallback(self) -> str:
+        """The sentence for carrying on without it."""
+        instead = f"{DEFAULT_PROVIDER} {DEFAULT_PRECISION}"
+        return f"{self.provider} cannot run in {self.precision} here ({self.reason}), so {instead} runs instead."
+
+
+def get_provider(name: str) -> Provider:
+    """The provider of that name; an unknown one is answered with those there are.
+
+    >>> get_provider("onnx-cpu").precisions
+    ('float32', 'int8')
+    """
+    if name not in PROVIDERS:
+        raise EncoderError(f"There is no provider '{name}'; choose one of: auto, {', '.join(PROVIDERS)}.")
+    return PROVIDERS[name]
+
+
+def check_precision(precision: str) -> str:
+    """Return ``precision`` when there is one of that name."""
+    if precision not in PRECISIONS:
+        raise EncoderError(f"There is no precision '{precision}'; choose one of: {', '.join(PRECISIONS)}.")
+    return precision
+
+
+def why_not(name: str, precision: str) -> str | None:
+    """Why the provider cannot run in that precision on this machine, or None when it can."""
+    provider = get_provider(name)
+    if absent := _absence(provider):
+        return absent
+    if check_precision(precision) not in provider.precisions:
+        return f"it knows {' and '.join(provider.precisions)} only"
+    if name == "openvino" and precision == "bfloat16" and not _has_bfloat16():
+        return "this CPU has no bfloat16 products, which would be emulated and slow"
+    return None
+
+
+def available() -> dict[str, tuple[str, ...]]:
+    """Precisions by provider, of all that is here, the default first.
+
+    >>> available()["onnx-cpu"]
+    ('float32', 'int8')
+    """
+    offered = {
+        name: tuple(precision for precision in provider.precisions if why_not(name, precision) is None)
+        for name, provider in PROVIDERS.items()
+    }
+    return {name: precisions for name, precisions in offered.items() if precisions}
+
+
+def listing() -> str:
+    """All that is here, for the end of a sentence."""
+    return ", ".join(f"{name} ({', '.join(precisions)})" for name, precisions in available().items())
+
+
+def first_with(precision: str) -> str:
+    """The provider that runs a precision when none was named; the default one when nothing here can."""
+    preferred = sorted(available().items(), key=lambda item: item[0] != "openvino")  # quickest wherever it is, measured
+    return next((name for name, offered in preferred if precision in offered), DEFAULT_PROVIDER)
+
+
+def thread_count(threads: int | None) -> int | None:
+    """The CPU threads to use: as asked, else as a scheduler that shares out the cores says, else None for all."""
+    return threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or None
+
+
+def has_int8_dot_product() -> bool:
+    """Whether this CPU sums products of bytes without overflow; x86 before VNNI saturates at 16 bits."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return True
+    return bool(cpu_flags() & _DOT_PRODUCT_FLAGS)
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """What the CPU can do, in Linux' words; nothing where the system does not say."""
+    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
+    return frozenset(found[1].split()) if found else frozenset()
+
+
+@cache
+def cpu_model() -> str:
+    """What the CPU calls itself, as well as the system knows."""
+    found = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+@cache
+def openvino_capabilities() -> frozenset[str] | str:
+    """What OpenVINO says its CPU device can do, or the reason why it cannot be asked."""
+    try:
+        import openvino
+
+        return frozenset(openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+    except ImportError as error:
+        return f"openvino is not installed ({first_line(error)}); {PROVIDERS['openvino'].needs}"
+    except Exception as error:  # a broken installation fails in its own ways
+        return f"openvino does not start here ({first_line(error)})"
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, short enough for a sentence."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".")[:200] if lines else type(error).__name__
+
+
+def _absence(provider: Provider) -> str | None:
+    """Why nothing of a provider can be used here, or None."""
+    if provider.backend == "openvino":
+        found = openvino_capabilities()
+        return found if isinstance(found, str) else None
+    if provider.backend == "torch":
+        missing = [name for name in ("torch", "transformers") if not _is_installed(name)]
+        return f"{' and '.join(missing)} missing; {provider.needs}" if missing else None
+    import onnxruntime
+
+    here = provider.execution in onnxruntime.get_available_providers()
+    return None if here else f"this ONNX Runtime was built without it; {provider.needs}"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # blocked: set to None in sys.modules
+        return False
+
+
+def _has_bfloat16() -> bool:
+    capabilities, flags = openvino_capabilities(), cpu_flags()
+    # OpenVINO also names what it emulates with AVX-512; where the system tells no flags, its word must do.
+    return "BF16" in capabilities and (not flags or bool(flags & _BFLOAT16_FLAGS))
+
+
+def _cpuinfo() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""

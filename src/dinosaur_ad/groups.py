@@ -1,0 +1,90 @@
+"""Images in groups: decoded and resized for the encoder while it is still busy with the group before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from dinosaur_ad.data.images import Pixels
+from dinosaur_ad.data.stream import Labelled, batched, timed
+from dinosaur_ad.encoders import prepare
+from dinosaur_ad.errors import InputError
+
+_Item = TypeVar("_Item")
+_END = object()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One image of a group: what it is called, its shape as it was, or what was wrong with it."""
+
+    label: str
+    shape: tuple[int, ...]
+    error: str
+    decode_ms: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """Images ready to be encoded: pixels (N, S, S, 3) of the readable ones, and all of them in their order."""
+
+    images: list[Seen]
+    pixels: Pixels
+    resize_ms: float
+
+    @cached_property
+    def readable(self) -> list[Seen]:
+        """Those that have pixels, in the same order."""
+        return [each for each in self.images if not each.error]
+
+    def ms(self, index: int, waited: float) -> dict[str, float]:
+        """What decoding and resizing a readable image cost, of the milliseconds ``waited`` for the whole group.
+
+        What was done while other images were encoded cost nobody anything.
+        """
+        taken = self.resize_ms + sum(each.decode_ms for each in self.images)
+        share = min(1.0, waited / taken) if taken else 1.0
+        return {
+            "decode": share * self.readable[index].decode_ms,
+            "resize": share * self.resize_ms / len(self.readable),
+        }
+
+
+def prepared_groups(stream: Iterator[Labelled], total: int | None, at_once: int, size: int) -> Iterator[Group]:
+    """Images read and resized to ``size`` pixels in groups of ``at_once``, one group ahead of their use.
+
+    A camera (whose ``total`` nobody knows) is not read ahead of: its next image may be long in coming.
+    """
+    groups = (_prepared(group, size) for group in batched(timed(stream), at_once))
+    return groups if total is None or total <= at_once else ahead(groups)
+
+
+def _prepared(group: list[tuple[Labelled, float]], size: int) -> Group:
+    started = time.perf_counter()
+    good = [image for (_, image), _ in group if not isinstance(image, InputError)]
+    pixels = prepare(good, size) if good else np.empty((0, size, size, 3), np.uint8)
+    images = [
+        Seen(label, (), str(image), ms) if isinstance(image, InputError) else Seen(label, image.shape, "", ms)
+        for (label, image), ms in group
+    ]
+    return Group(images, pixels, (time.perf_counter() - started) * 1e3)
+
+
+def ahead(items: Iterable[_Item]) -> Iterator[_Item]:
+    """The same items in the same order; while the caller works on one, the next is made in the background.
+
+    >>> list(ahead("abc"))
+    ['a', 'b', 'c']
+    """
+    iterator = iter(items)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead") as pool:
+        upcoming = pool.submit(next, iterator, _END)
+        while (item := upcoming.result()) is not _END:
+            upcoming = pool.submit(next, iterator, _END)
+            yield item  # type: ignore[misc]
