@@ -77,8 +77,8 @@ class FineTuned:
         """Fine-tune on a task.
 
         From the second task on the head stays as it is. The embeddings are taken after training, or with
-        ``collect="during"`` in the course of the last epoch, each with the weights of its moment; a row of a step
-        that was skipped is then NaN.
+        ``collect="during"`` in the course of the last epoch, each with the weights of its moment; those of a step that
+        was skipped are then taken after training too.
         """
         import torch
 
@@ -110,7 +110,10 @@ class FineTuned:
             extra={"collected": collected_NC},
             settings=self.config.identity(),
         )
-        z_NC = collected_NC.numpy() if self.config.collect == "during" else self.embed(photos)
+        z_NC: Singles = collected_NC.numpy()
+        missing = np.flatnonzero(np.isnan(z_NC).any(axis=1)).tolist()
+        if missing:
+            z_NC[missing] = self.embed([photos[row] for row in missing])
         return Tuning(z_NC, before, logs)
 
     def loss(self, step: Step) -> torch.Tensor:
