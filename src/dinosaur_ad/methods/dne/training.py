@@ -19,6 +19,7 @@ from dinosaur_ad.methods.contract import Photo, Workbench
 from dinosaur_ad.methods.dne.cutpaste import two_views
 from dinosaur_ad.methods.dne.gaussian import Singles
 from dinosaur_ad.methods.parts.training import EpochLog, Schedule, Step, train
+from dinosaur_ad.methods.parts.training_steps import repeatable
 from dinosaur_ad.methods.parts.vit_base import load_vit
 
 if TYPE_CHECKING:
@@ -63,10 +64,8 @@ class FineTuned:
         """The CLS tokens (N, C) of images as they are, under the weights as they are."""
         import torch
 
-        # As in training: no TF32, and no algorithm of cuDNN chosen by its speed.
-        exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
         rows = []
-        with torch.inference_mode(), exact:
+        with torch.inference_mode(), repeatable():
             for group in batched(photos, BATCH):
                 pixels = torch.from_numpy(self.workbench.cache.prepared(group, self.config.size))
                 images = pixels.to(self.workbench.device).permute(0, 3, 1, 2).float() / 255
