@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.measure import Section
 
-BENCHMARKS = ("coreset", "scoring", "learning", "store", "evaluation", "runtime")
+BENCHMARKS = ("coreset", "scoring", "learning", "store", "evaluation", "runtime", "methods")
 
 
 def main() -> None:
@@ -25,7 +25,10 @@ def main() -> None:
         help="where the JSON goes (default: benchmarks/results/MACHINE.json); with --only, other parts there stay",
     )
     parser.add_argument("--show", type=Path, metavar="JSON", help="print a stored result again instead of measuring")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda; another than cpu only with --only methods")
     options = parser.parse_args()
+    if options.device != "cpu" and options.only != ["methods"] and not options.show:
+        parser.error(f"--device {options.device} needs --only methods: the other parts are measured on a CPU")
     if options.show:
         stored = json.loads(options.show.read_text())
         print(_machine(stored["machine"]))
@@ -35,7 +38,8 @@ def main() -> None:
         return
 
     facts = machine.facts()
-    path = options.out or Path(__file__).parent / "results" / f"{machine.slug(facts)}{'-quick' * options.quick}.json"
+    suffix = f"{'' if options.device == 'cpu' else '-' + options.device}{'-quick' * options.quick}"
+    path = options.out or Path(__file__).parent / "results" / f"{machine.slug(facts)}{suffix}.json"
     new: dict[str, Any] = {"machine": facts, "quick": options.quick, "results": {}}
     stored = json.loads(path.read_text()) if options.only and path.exists() else None
     if stored:
@@ -43,7 +47,8 @@ def main() -> None:
     print(_machine(facts), flush=True)
     for name in options.only or BENCHMARKS:
         print(f"running {name} ...", file=sys.stderr, flush=True)
-        measured: Section = import_module(f"benchmarks.{name}").run(options.quick)
+        settings = {"device": options.device} if name == "methods" else {}
+        measured: Section = import_module(f"benchmarks.{name}").run(options.quick, **settings)
         print(f"\n{measured.to_markdown()}", flush=True)
         new["results"][name] = measured.to_json()
 

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+import dinosaur_ad
+
 _Result = TypeVar("_Result")
 
 
@@ -28,7 +30,7 @@ def facts() -> dict[str, Any]:
         "numpy": version("numpy"),
         "blas": f"{blas['name']} {blas['version']}",
         "onnxruntime": version("onnxruntime"),
-        "dinosaur-ad": version("dinosaur-ad"),
+        "dinosaur-ad": dinosaur_ad.__version__,
     }
 
 

@@ -16,7 +16,7 @@ from training_helpers import DEVICES, SCHEDULE, SIZE, STEPS, Trained, assert_sam
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import NoCache, Photo, Workbench
-from dinosaur_ad.methods.parts import training
+from dinosaur_ad.methods.parts import training, training_steps
 from dinosaur_ad.methods.parts.training import Schedule, Step, train
 
 
@@ -180,10 +180,14 @@ class Watched(NoCache):
         return super().prepared(photos, size)
 
 
-def test_images_come_through_the_cache_once_an_epoch_and_ahead_of_time() -> None:
+@pytest.mark.parametrize(("room", "epochs"), [(training_steps.KEEP_BYTES, 1), (0, SCHEDULE.epochs)])
+def test_images_come_through_the_cache_ahead_of_time_and_once_where_there_is_room(
+    room: int, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_steps, "KEEP_BYTES", room)
     cache = Watched()
     Trained(Workbench(cache=cache)).run()
-    assert len(cache.asked) == SCHEDULE.epochs * STEPS
+    assert len(cache.asked) == epochs * STEPS
     assert sorted(key for _, keys in cache.asked[:STEPS] for key in keys) == sorted(photo.key for photo in noise())
     assert all(thread.startswith("feed") for thread, _ in cache.asked)
 

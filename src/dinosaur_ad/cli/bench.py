@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dinosaur_ad.cli import bench_options
+from dinosaur_ad.cli import bench_describe, bench_options
 from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, Subparsers, add_verb, say, table
 from dinosaur_ad.errors import InputError
 
@@ -37,6 +37,8 @@ def add_parser(verbs: Subparsers) -> None:
     _add_run(parts)
     _add_report(parts)
     _add_pack(parts)
+    about = "Show one method: where it comes from, its settings, its figures, and why it fails where it fails."
+    bench_describe.add_arguments(_verb(parts, "describe", bench_describe.run, about))
     _add_grid(parts)
     _verb(parts, "storage", _storage, "Show the paper's storage table with its arithmetic done again.")
     _add_teacher(parts)

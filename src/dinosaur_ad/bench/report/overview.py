@@ -56,5 +56,15 @@ def _printed(method: str, scenarios: Sequence[str]) -> list[Entry]:
 def _missing_seeds(groups: Sequence[Group]) -> list[Note]:
     """Which numbers rest on fewer seeds than others: no spread is no certainty."""
     most = max(len(group.cells) for group in groups)
-    fewer = [f"{group.method} on {group.scenario} ({len(group.cells)})" for group in groups if len(group.cells) < most]
-    return [Note(f"Fewer than {most} seeds: {', '.join(fewer)}.")] if fewer else []
+    scenarios: dict[tuple[int, str], list[str]] = {}
+    for group in groups:
+        if len(group.cells) < most:
+            scenarios.setdefault((len(group.cells), group.method), []).append(group.scenario)
+    together: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for (count, method), places in scenarios.items():
+        together.setdefault((count, tuple(places)), []).append(method)
+    told = [
+        f"{count} for {', '.join(methods)} on {', '.join(places)}"
+        for (count, places), methods in sorted(together.items())
+    ]
+    return [Note(f"Fewer than {most} seeds: {'; '.join(told)}.")] if told else []

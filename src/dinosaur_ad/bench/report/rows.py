@@ -10,23 +10,44 @@ from dinosaur_ad.bench.report.groups import Group
 from dinosaur_ad.bench.report.table import Entry, Note, words
 
 LITERAL = "mtd-geo-literal"
+PAPER_EPOCHS = 300  # of every method that trains
 
 
 @dataclass
 class Marks:
-    """Numbers the notes that say with which encoder a method was run."""
+    """Numbers the notes that say with which encoder a method was run; methods that ran with the same one share a note.
 
-    texts: dict[str, str] = field(default_factory=dict)
+    What was trained is told too, once for all methods of one length.
+    """
+
+    methods: dict[str, list[str]] = field(default_factory=dict)
+    trained: dict[int, list[str]] = field(default_factory=dict)
 
     def name(self, group: Group) -> Entry:
         """The method's name with the number of its note."""
         about = str(group.first.info.get("description") or group.first.info.get("encoder") or "encoder not recorded")
-        mark = self.texts.setdefault(f"{group.method}: {about}.", str(len(self.texts) + 1))
-        return words(group.method, mark)
+        _note_once(self.methods.setdefault(about, []), group.method)
+        epochs = group.first.settings.get("epochs")
+        if isinstance(epochs, int):
+            _note_once(self.trained.setdefault(epochs, []), group.method)
+        return words(group.method, str(list(self.methods).index(about) + 1))
 
     def notes(self) -> list[Note]:
         """The notes, in the order of their numbers."""
-        return [Note(text, mark) for text, mark in self.texts.items()]
+        encoders = [
+            Note(f"{', '.join(names)}: {about}.", str(number))
+            for number, (about, names) in enumerate(self.methods.items(), start=1)
+        ]
+        lengths = [
+            Note(f"Trained for {epochs} epochs a task (the paper: {PAPER_EPOCHS}): {', '.join(names)}.")
+            for epochs, names in sorted(self.trained.items())
+        ]
+        return encoders + lengths
+
+
+def _note_once(names: list[str], name: str) -> None:
+    if name not in names:
+        names.append(name)
 
 
 def paper_scenario(scenario: str) -> str | None:

@@ -82,6 +82,7 @@ from dinosaur_ad.methods.dne.gaussian import (
     unit_length,
 )
 from dinosaur_ad.methods.parts.training import Schedule
+from dinosaur_ad.methods.parts.training_steps import precision_words
 from dinosaur_ad.methods.parts.vit_weights import PATCHES, ViTSpec, sized, vit_spec
 from dinosaur_ad.methods.registry import register
 
@@ -115,6 +116,7 @@ class DNEConfig(Config):
     eps: float = 1e-8
     course: Literal["constant", "cosine"] = "constant"
     mixed: bool = False
+    tf32: bool = False
     probe: int = 64
 
     def __post_init__(self) -> None:
@@ -133,6 +135,7 @@ class DNEConfig(Config):
             decay=self.decay,
             eps=self.eps,
             mixed=self.mixed,
+            tf32=self.tf32,
             course=self.course,
         )
 
@@ -292,6 +295,7 @@ class DNE(Method):
         return self._network.vit.info() | {
             "trained": f"{config.epochs} epochs a task with Adam, rate {config.rate:g}, batches of {config.batch}, "
             + ("normals against CutPaste" if config.anomalies == "cutpaste" else "normals only, one class"),
+            "precision": precision_words(config, self.workbench.device),
             "distribution": f"{config.covariance} covariances, {config.pooling}",
             "directions": 0 if self._gaussian is None else self._gaussian.rank,
             "tasks": self._notes,

@@ -19,6 +19,7 @@ from dinosaur_ad.methods.contract import Photo, Workbench
 from dinosaur_ad.methods.dne.cutpaste import two_views
 from dinosaur_ad.methods.dne.gaussian import Singles
 from dinosaur_ad.methods.parts.training import EpochLog, Schedule, Step, train
+from dinosaur_ad.methods.parts.training_steps import repeatable
 from dinosaur_ad.methods.parts.vit_base import load_vit
 
 if TYPE_CHECKING:
@@ -63,10 +64,8 @@ class FineTuned:
         """The CLS tokens (N, C) of images as they are, under the weights as they are."""
         import torch
 
-        # As in training: no TF32, and no algorithm of cuDNN chosen by its speed.
-        exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
         rows = []
-        with torch.inference_mode(), exact:
+        with torch.inference_mode(), repeatable():
             for group in batched(photos, BATCH):
                 pixels = torch.from_numpy(self.workbench.cache.prepared(group, self.config.size))
                 images = pixels.to(self.workbench.device).permute(0, 3, 1, 2).float() / 255
@@ -77,8 +76,8 @@ class FineTuned:
         """Fine-tune on a task.
 
         From the second task on the head stays as it is. The embeddings are taken after training, or with
-        ``collect="during"`` in the course of the last epoch, each with the weights of its moment; a row of a step
-        that was skipped is then NaN.
+        ``collect="during"`` in the course of the last epoch, each with the weights of its moment; those of a step that
+        was skipped are then taken after training too.
         """
         import torch
 
@@ -110,7 +109,10 @@ class FineTuned:
             extra={"collected": collected_NC},
             settings=self.config.identity(),
         )
-        z_NC = collected_NC.numpy() if self.config.collect == "during" else self.embed(photos)
+        z_NC: Singles = collected_NC.numpy()
+        missing = np.flatnonzero(np.isnan(z_NC).any(axis=1)).tolist()
+        if missing:
+            z_NC[missing] = self.embed([photos[row] for row in missing])
         return Tuning(z_NC, before, logs)
 
     def loss(self, step: Step) -> torch.Tensor:

@@ -63,6 +63,7 @@ from dinosaur_ad.methods.efficientad.model import (
     training_record,
 )
 from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.parts.training_steps import precision_words, repeatable
 from dinosaur_ad.methods.registry import register
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class EfficientADConfig(Config):
     decay: float = 1e-4
     slow_end: bool = False
     mixed: bool = False
+    tf32: bool = False
     replay: int = 100
     replay_per: Literal["task", "total"] = "task"
 
@@ -193,6 +195,7 @@ class EfficientAD(Method):
             rate=config.rate,
             decay=config.decay,
             mixed=config.mixed,
+            tf32=config.tf32,
             course="drop" if config.slow_end else "constant",
         )
         return train(
@@ -224,8 +227,7 @@ class EfficientAD(Method):
     def _maps(self, photos: Sequence[Photo]) -> torch.Tensor:
         """Both maps (N, 2, H, W) of all photos."""
         torch = import_torch()
-        # cuDNN would otherwise round to TF32 and pick its algorithms by their speed: neither could be repeated.
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        with repeatable(tf32=self.config.tf32):
             return torch.cat([self._networks.maps(images) for images in self._images(photos)])
 
     def _images(self, photos: Sequence[Photo]) -> Iterator[torch.Tensor]:
@@ -302,10 +304,7 @@ class EfficientAD(Method):
             "penalty": absent if penalty is None else f"{len(penalty.paths)} images, {penalty.sha256}",
             "replay": f"up to {config.replay} images of {scope}, unless the scenario widens its drift instead",
             "storage": "student, autoencoder and statistics; the images kept for replay are not counted",
-            "precision": "bfloat16 in training, float32 in scoring" if self._is_mixed() else "float32",
-            "scoring": f"float32 on {self.workbench.device}",
+            "precision": precision_words(config, self.workbench.device),
+            "scoring": f"{'tf32' if config.tf32 else 'float32'} on {self.workbench.device}",
             "tasks": self._tasks,
         }
-
-    def _is_mixed(self) -> bool:
-        return self.config.mixed and self.workbench.device.startswith("cuda")

@@ -13,7 +13,7 @@ from dinosaur_ad.methods.parts.training import Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class IUFConfig(Config, ABC):
-    """What both networks need; ``mixed`` trains in bfloat16 where that is safe, on a GPU only."""
+    """What both networks need; ``mixed`` and ``tf32`` are those of the training's schedule."""
 
     size: int = 224
     width: int
@@ -23,6 +23,7 @@ class IUFConfig(Config, ABC):
     epochs: int = 300
     batch: int = 12
     mixed: bool = False
+    tf32: bool = False
 
     def __post_init__(self) -> None:
         for name in ("size", "width", "heads", "layers", "max_tasks", "epochs", "batch"):
@@ -68,7 +69,7 @@ class PixelIUFConfig(IUFConfig):
 
     def schedule(self, task: int) -> Schedule:
         """The paper's, for every task."""
-        return Schedule(self.epochs, self.batch, self.rate, self.decay, mixed=self.mixed)
+        return Schedule(self.epochs, self.batch, self.rate, self.decay, mixed=self.mixed, tf32=self.tf32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,5 +106,5 @@ class FeatureIUFConfig(IUFConfig):
     def schedule(self, task: int) -> Schedule:
         """AdamW for the base stage, plain SGD for the incremental ones; the gradient is limited by the learner."""
         if task == 0:
-            return Schedule(self.epochs, self.batch, self.rate, self.decay, "adamw", mixed=self.mixed)
-        return Schedule(self.epochs, self.batch, self.later_rate, 0.0, "sgd", mixed=self.mixed)
+            return Schedule(self.epochs, self.batch, self.rate, self.decay, "adamw", mixed=self.mixed, tf32=self.tf32)
+        return Schedule(self.epochs, self.batch, self.later_rate, 0.0, "sgd", mixed=self.mixed, tf32=self.tf32)

@@ -24,6 +24,7 @@ from dinosaur_ad.methods.iuf.rules import (
     share_of_small_singular_values,
 )
 from dinosaur_ad.methods.iuf.transformer import FeatureNetwork
+from dinosaur_ad.methods.parts.training_steps import precision_words
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
@@ -173,7 +174,7 @@ class FeatureLearner(Learner):
     def info(self) -> dict[str, Any]:
         """The backbone in its own words."""
         return self.backbone.info() | {
-            "precision": "mixed" if self.config.mixed else "float32",
+            "precision": precision_words(self.config, self.workbench.device),
             "image_score": self.config.image_score,
         }
 

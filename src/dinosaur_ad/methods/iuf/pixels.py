@@ -23,6 +23,7 @@ from dinosaur_ad.methods.iuf.rules import (
     directions_of_rows,
     tail_of_singular_values,
 )
+from dinosaur_ad.methods.parts.training_steps import precision_words
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import PixelIUFConfig
@@ -191,6 +192,6 @@ class PixelLearner(Learner):
             "description": f"encoder, decoder and discriminator of {config.layers} transformer blocks of width "
             f"{config.width} on pixels, trained from scratch",
             "weights_sha256": "",
-            "precision": "mixed" if config.mixed else "float32",
+            "precision": precision_words(config, self.workbench.device),
             "image_score": config.image_score,
         }

@@ -6,9 +6,9 @@ a step whose loss or gradient is not finite is counted and leaves no trace; and 
 which a killed training goes on in the middle of its epoch.
 
 On a CPU a resumed training ends in the same bits. On a GPU it sees the same photos and the same random numbers, with
-deterministic convolutions and no TF32, but some operations of torch add up in any order there (``interpolate`` and
-``index_add`` going backwards, for example): two runs differ in the last bits, resumed or not, and training makes such
-differences larger. A resumed run agrees with an undisturbed one as well as two undisturbed ones do.
+deterministic convolutions and no TF32 unless asked for, but some operations of torch add up in any order there
+(``interpolate`` and ``index_add`` going backwards, for example): two runs differ in the last bits, resumed or not, and
+training makes such differences larger. A resumed run agrees with an undisturbed one as well as two undisturbed ones do.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class _Training:
         self._resume()
         position = self._position
         with ExitStack() as around:
-            for context in (self._feed, *reproducible(self._feed.workbench.device)):
+            for context in (self._feed, *reproducible(self._feed.workbench.device, tf32=self._schedule.tf32)):
                 around.enter_context(context)
             try:
                 while position.epoch < self._schedule.epochs:

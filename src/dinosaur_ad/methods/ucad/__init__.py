@@ -70,6 +70,7 @@ from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.parts.flat_memory import remember
 from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.parts.training_steps import precision_words
 from dinosaur_ad.methods.registry import register
 from dinosaur_ad.methods.ucad.features import PromptedFeatures, PromptKind
 from dinosaur_ad.methods.ucad.memory import TaskMemory, farthest_points, pack, route, unpack
@@ -116,6 +117,7 @@ class UCADConfig(Config):
     decay: float = 1e-4
     clip: float | None = None
     mixed: bool = False
+    tf32: bool = False
 
     def __post_init__(self) -> None:
         for name in ("segments", "blocks", "size", "keys", "knowledge", "neighbours", "epochs", "batch"):
@@ -309,6 +311,7 @@ class UCAD(Method):
         return self._features.network.info() | {
             "regions": self._regions.description,
             "prompt": f"{self.config.prompt}, {list(self._features.prompt_shape)}",
+            "precision": precision_words(self.config, self.workbench.device),
             "storage": "keys, knowledge and prompts",
             "scoring": f"float32 on {self.workbench.device}",
             "tasks": [{"task": memory.name} | memory.record for memory in self._tasks],

@@ -61,6 +61,7 @@ def train_prompt(
         decay=config.decay,
         clip=config.clip,
         mixed=config.mixed,
+        tf32=config.tf32,
     )
     module = import_torch().nn.ParameterList([prompt])
     return train(module, photos, schedule, workbench, task=task, size=config.size, loss=loss, settings=settings)
