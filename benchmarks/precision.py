@@ -33,8 +33,8 @@ from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.data import FileSample, mtd_scenario, mvtec_scenario
 from dinosaur_ad.data.tasks import Task
-from dinosaur_ad.edge.export import export
-from dinosaur_ad.edge.gate_images import spread
+from dinosaur_ad.edge.export.gate_images import spread
+from dinosaur_ad.edge.export.run import export
 from dinosaur_ad.encoders import Encoder, Tokens, compare_tokens, load_encoder
 from dinosaur_ad.encoders.exported import open_exported
 from dinosaur_ad.presets import DEFAULT

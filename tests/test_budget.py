@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from detector_helpers import TINY, TINY_PAPER, product, spoil
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.bank import Bank
-from dinosaur_ad.bank_files import read_bank
-from dinosaur_ad.budget import Form, Frame, choose, ladder, parse_bytes
+from dinosaur_ad.banks.bank import Bank
+from dinosaur_ad.banks.budget import Form, Frame, choose, ladder, parse_bytes
+from dinosaur_ad.banks.draft import Draft
+from dinosaur_ad.banks.files import read_bank
 from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.draft import Draft
 from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import Store

@@ -181,7 +181,7 @@ def test_time_that_nobody_waited_for_is_not_counted() -> None:
 
 
 def test_a_store_is_used_with_an_export(taught: Path, tmp_path: Path) -> None:
-    from dinosaur_ad.edge.export import export
+    from dinosaur_ad.edge.export.run import export
 
     export(tmp_path / "out", store=taught, progress=lambda _: None)
     image = spoil(product(0, 1, seed=3)[0])

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank import Bank, Draft, alarm_threshold
 from dinosaur_ad.banks import Answers, Banks, most_normal
-from dinosaur_ad.budget import check_precision
+from dinosaur_ad.banks.bank import Bank, Draft, alarm_threshold
+from dinosaur_ad.banks.budget import check_precision
+from dinosaur_ad.banks.shrink import Budgets, shrink
 from dinosaur_ad.core.calibration import p_values
 from dinosaur_ad.core.features import combine_blocks, describe
 from dinosaur_ad.data.stream import Images, batched, stream_images, timed
@@ -26,7 +27,6 @@ from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.groups import Group, prepared_groups
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
 from dinosaur_ad.presets import Preset, get_preset
-from dinosaur_ad.shrink import Budgets, shrink
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
 
 Floats = NDArray[np.float32]

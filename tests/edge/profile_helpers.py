@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dinosaur_ad.edge.profile import ProfilePlan
-from dinosaur_ad.edge.profile_schema import FORMAT, VERSION
+from dinosaur_ad.edge.profile.run import ProfilePlan
+from dinosaur_ad.edge.profile.schema import FORMAT, VERSION
 from dinosaur_ad.edge.stages import spread
 from dinosaur_ad.methods import get_method
 

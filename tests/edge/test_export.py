@@ -12,10 +12,10 @@ import onnx
 import pytest
 from export_helpers import TESTS, taught, write_images
 
-import dinosaur_ad.edge.export as export_module
+import dinosaur_ad.edge.export.run as export_module
 from dinosaur_ad import Dinosaur, load_encoder
-from dinosaur_ad.edge import gate
-from dinosaur_ad.edge.export import Exported, check, export
+from dinosaur_ad.edge.export import gate
+from dinosaur_ad.edge.export.run import Exported, check, export
 from dinosaur_ad.encoders import exported_runs, prepare
 from dinosaur_ad.encoders.exported import open_exported, read_manifest
 from dinosaur_ad.encoders.providers import why_not
@@ -140,7 +140,7 @@ def test_making_and_running_an_export_needs_no_torch(tmp_path: Path, store: Path
     code = f"""
 import sys
 sys.modules.update(torch=None, transformers=None, scipy=None)  # importing them fails
-from dinosaur_ad.edge.export import check, export
+from dinosaur_ad.edge.export.run import check, export
 made = export({str(tmp_path / "out")!r}, precision="int8", store={str(store)!r}, with_bank=True)
 check(made.folder, store={str(store)!r})
 """

@@ -13,7 +13,7 @@ import pytest
 from export_helpers import taught
 
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.edge.export import export
+from dinosaur_ad.edge.export.run import export
 from dinosaur_ad.encoders.exported import Manifest, open_exported, read_manifest, write_manifest
 from dinosaur_ad.encoders.providers import why_not
 from dinosaur_ad.errors import EncoderError

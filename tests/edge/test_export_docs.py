@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dinosaur_ad.edge.gate import LIMITS
+from dinosaur_ad.edge.export.gate import LIMITS
 from dinosaur_ad.encoders.parity import limits
 
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dinosaur_ad.edge.gate import LIMITS, Parity
-from dinosaur_ad.edge.gate_images import gate_images, pasted
+from dinosaur_ad.edge.export.gate import LIMITS, Parity
+from dinosaur_ad.edge.export.gate_images import gate_images, pasted
 from dinosaur_ad.encoders.parity import TokenParity
 from dinosaur_ad.errors import InputError
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from dinosaur_ad import Dinosaur
+from dinosaur_ad.banks.kept import Kept
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import principal_axes
-from dinosaur_ad.edge.export import export
-from dinosaur_ad.edge.fused import add_bank, neighbourhoods
+from dinosaur_ad.edge.export.fused import add_bank, neighbourhoods
+from dinosaur_ad.edge.export.run import export
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.exported import open_exported
-from dinosaur_ad.kept import Kept
 from dinosaur_ad.presets import DEFAULT, Preset
 
 

@@ -13,11 +13,12 @@ from profile_helpers import tiny_plan
 
 from detector_helpers import TINY, product
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.edge import profile, profile_jobs
-from dinosaur_ad.edge.profile import Profiler
-from dinosaur_ad.edge.profile_process import run_child
-from dinosaur_ad.edge.profile_schema import check_profile
-from dinosaur_ad.edge.profile_tables import to_text
+from dinosaur_ad.edge.profile import jobs as profile_jobs
+from dinosaur_ad.edge.profile import run as profile
+from dinosaur_ad.edge.profile.process import run_child
+from dinosaur_ad.edge.profile.run import Profiler
+from dinosaur_ad.edge.profile.schema import check_profile
+from dinosaur_ad.edge.profile.tables import to_text
 from dinosaur_ad.errors import InputError, StoreError
 
 

@@ -13,8 +13,8 @@ import pytest
 from profile_helpers import made_up_method, made_up_profile
 
 from dinosaur_ad.cli import profile as verb
-from dinosaur_ad.edge import profile
-from dinosaur_ad.edge.profile_document import read_profile, write_profile
+from dinosaur_ad.edge.profile import run as profile
+from dinosaur_ad.edge.profile.document import read_profile, write_profile
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.methods import list_methods
 

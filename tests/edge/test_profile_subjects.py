@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from detector_helpers import TINY, product
-from dinosaur_ad.edge import profile_methods
-from dinosaur_ad.edge.profile_methods import DetectorSubject, SubjectJob, make_subject
-from dinosaur_ad.edge.profile_weights import RANDOM_WEIGHTS, stand_in_weights
+from dinosaur_ad.edge.profile import methods as profile_methods
+from dinosaur_ad.edge.profile.methods import DetectorSubject, SubjectJob, make_subject
+from dinosaur_ad.edge.profile.weights import RANDOM_WEIGHTS, stand_in_weights
 from dinosaur_ad.encoders.weights import from_file
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import get_method, list_methods

@@ -12,9 +12,9 @@ import pytest
 from profile_helpers import made_up_method, made_up_profile
 
 from dinosaur_ad.bench.paper import paper
-from dinosaur_ad.edge.profile_document import not_measured, read_profile, write_profile
-from dinosaur_ad.edge.profile_schema import check_profile
-from dinosaur_ad.edge.profile_tables import efficiency_table, profile_page, profile_tables, to_text
+from dinosaur_ad.edge.profile.document import not_measured, read_profile, write_profile
+from dinosaur_ad.edge.profile.schema import check_profile
+from dinosaur_ad.edge.profile.tables import efficiency_table, profile_page, profile_tables, to_text
 from dinosaur_ad.errors import InputError
 
 

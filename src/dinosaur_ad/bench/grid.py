@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank import Draft, members_last
+from dinosaur_ad.banks.bank import Draft, members_last
 from dinosaur_ad.bench.cache import DiskCache
 from dinosaur_ad.bench.cell import OtherConfigurationError
 from dinosaur_ad.bench.environment import environment

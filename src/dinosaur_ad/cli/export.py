@@ -64,7 +64,7 @@ def export(arguments: argparse.Namespace) -> int:
 
 
 def _make(arguments: argparse.Namespace) -> int:
-    from dinosaur_ad.edge.export import export as make
+    from dinosaur_ad.edge.export.run import export as make
 
     exported = make(
         arguments.out,
@@ -96,7 +96,7 @@ def _make(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from dinosaur_ad.edge.export import check
+    from dinosaur_ad.edge.export.run import check
 
     making = ("format", "precision", "encoder", "preset", "task", "with_bank", "false_alarms")
     if given := [f"--{name.replace('_', '-')}" for name in making if getattr(arguments, name)]:

@@ -23,7 +23,7 @@ from dinosaur_ad.cli._console import (
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
-    from dinosaur_ad.edge.profile import ProfilePlan
+    from dinosaur_ad.edge.profile.run import ProfilePlan
     from dinosaur_ad.methods import MethodChoice
 
 ALL = "all"
@@ -79,10 +79,10 @@ def _add_counts(parser: argparse.ArgumentParser) -> None:
 
 def profile(arguments: argparse.Namespace) -> int:
     """Measure, print the tables, and write what was asked for."""
-    from dinosaur_ad.edge.profile import Profiler
-    from dinosaur_ad.edge.profile_document import write_page, write_profile
-    from dinosaur_ad.edge.profile_schema import FAILED, MEASURED
-    from dinosaur_ad.edge.profile_tables import profile_page, to_text
+    from dinosaur_ad.edge.profile.document import write_page, write_profile
+    from dinosaur_ad.edge.profile.run import Profiler
+    from dinosaur_ad.edge.profile.schema import FAILED, MEASURED
+    from dinosaur_ad.edge.profile.tables import profile_page, to_text
 
     _check_place(arguments.out, "--out")
     _check_place(arguments.html, "--html")
@@ -108,8 +108,8 @@ def profile(arguments: argparse.Namespace) -> int:
 
 def compare(arguments: argparse.Namespace) -> int:
     """Print profiles side by side."""
-    from dinosaur_ad.edge.profile_document import read_profile, write_page
-    from dinosaur_ad.edge.profile_tables import profile_page, to_text
+    from dinosaur_ad.edge.profile.document import read_profile, write_page
+    from dinosaur_ad.edge.profile.tables import profile_page, to_text
 
     _check_place(arguments.html, "--html")
     profiles = [read_profile(path) for path in arguments.profiles]
@@ -122,7 +122,7 @@ def compare(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> ProfilePlan:
     from dinosaur_ad.edge.machine import machine_facts
-    from dinosaur_ad.edge.profile import ProfilePlan
+    from dinosaur_ad.edge.profile.run import ProfilePlan
 
     if arguments.store is not None and not arguments.store.is_dir():
         raise InputError(f"There is no store '{arguments.store}'; teach one with: dinosaur learn.")

@@ -164,7 +164,7 @@ def tasks(arguments: argparse.Namespace) -> int:
 
 
 def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
-    from dinosaur_ad.budget import describe
+    from dinosaur_ad.banks.budget import describe
 
     report_rejected(learned.rejected)
     if learned.total_images < RECOMMENDED_IMAGES:

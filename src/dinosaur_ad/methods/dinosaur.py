@@ -29,8 +29,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank import Draft, alarm_threshold, leave_there
 from dinosaur_ad.banks import Answers, Banks, most_normal
+from dinosaur_ad.banks.bank import Draft, alarm_threshold, leave_there
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.features import combine_blocks, describe
 from dinosaur_ad.data.stream import batched

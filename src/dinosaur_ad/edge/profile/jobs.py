@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dinosaur_ad.edge.profile_methods import SubjectJob
-from dinosaur_ad.edge.profile_weights import stand_in_weights
+from dinosaur_ad.edge.profile.methods import SubjectJob
+from dinosaur_ad.edge.profile.weights import stand_in_weights
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
-    from dinosaur_ad.edge.profile import ProfilePlan
+    from dinosaur_ad.edge.profile.run import ProfilePlan
     from dinosaur_ad.methods import MethodChoice
 
 DETECTOR = "dinosaur"

@@ -18,15 +18,15 @@ import onnx
 from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
-from dinosaur_ad.bank import alarm_threshold
-from dinosaur_ad.bank_files import read_bank
-from dinosaur_ad.edge.export_folder import in_the_making, refuse_occupied, write_files
-from dinosaur_ad.edge.fused import add_bank
-from dinosaur_ad.edge.gate import Parity, measure
-from dinosaur_ad.edge.gate_images import find_normals, gate_images, read_some
-from dinosaur_ad.edge.half import to_half
-from dinosaur_ad.edge.quantise import quantise
-from dinosaur_ad.edge.subject import Subject, find_subject, find_weights
+from dinosaur_ad.banks.bank import alarm_threshold
+from dinosaur_ad.banks.files import read_bank
+from dinosaur_ad.edge.export.folder import in_the_making, refuse_occupied, write_files
+from dinosaur_ad.edge.export.fused import add_bank
+from dinosaur_ad.edge.export.gate import Parity, measure
+from dinosaur_ad.edge.export.gate_images import find_normals, gate_images, read_some
+from dinosaur_ad.edge.export.half import to_half
+from dinosaur_ad.edge.export.quantise import quantise
+from dinosaur_ad.edge.export.subject import Subject, find_subject, find_weights
 from dinosaur_ad.encoders import Encoder, load_encoder
 from dinosaur_ad.encoders.exported import (
     MODEL_FILES,

@@ -13,11 +13,11 @@ from importlib.resources import files
 from dinosaur_ad.bench.paper import MIB, Device, paper
 from dinosaur_ad.bench.report.render import to_html, to_latex, to_markdown
 from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, figure, finish, words
-from dinosaur_ad.edge.profile_costs import floor_table, latency_table, learning_table, resource_table
-from dinosaur_ad.edge.profile_document import Document
-from dinosaur_ad.edge.profile_facts import machine_table
-from dinosaur_ad.edge.profile_rows import Method, find_method, made_with, method_names, short_name
-from dinosaur_ad.edge.profile_schema import MEASURED
+from dinosaur_ad.edge.profile.costs import floor_table, latency_table, learning_table, resource_table
+from dinosaur_ad.edge.profile.document import Document
+from dinosaur_ad.edge.profile.facts import machine_table
+from dinosaur_ad.edge.profile.rows import Method, find_method, made_with, method_names, short_name
+from dinosaur_ad.edge.profile.schema import MEASURED
 from dinosaur_ad.report.html import Html, element, page, section
 
 TITLE = "DINOSaur profile"

@@ -1,6 +1,6 @@
 """What a profile measures: the detector that ships, and any method of the benchmark, behind the same few calls.
 
-A subject is made in a process of its own (:mod:`dinosaur_ad.edge.profile_child`). It learns one task and keeps it in
+A subject is made in a process of its own (:mod:`dinosaur_ad.edge.profile.child`). It learns one task and keeps it in
 ``folder``; another process loads it from there and inspects. What the detector does not need is not imported for it.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dinosaur_ad.bank import Bank
+from dinosaur_ad.banks.bank import Bank
 from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.edge.gate import Floats, Scorer
+from dinosaur_ad.edge.export.gate import Floats, Scorer
 from dinosaur_ad.encoders import DEFAULT_ENCODER
 from dinosaur_ad.encoders.base import fingerprint
 from dinosaur_ad.encoders.registry import token_encoder

@@ -15,9 +15,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from dinosaur_ad.banks.kept import Kept
 from dinosaur_ad.core.quantise import scaled_norms
-from dinosaur_ad.edge.rewrite import copied
-from dinosaur_ad.kept import Kept
+from dinosaur_ad.edge.export.rewrite import copied
 from dinosaur_ad.presets import Preset
 
 Indices = NDArray[np.int64]

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.edge.profile_schema import MEASURED, check_profile
+from dinosaur_ad.edge.profile.schema import MEASURED, check_profile
 from dinosaur_ad.edge.stages import STAGES, spread
 from dinosaur_ad.errors import InputError
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dinosaur_ad.budget import parse_bytes, say_bytes
-from dinosaur_ad.draft import Draft
+from dinosaur_ad.banks.budget import parse_bytes, say_bytes
+from dinosaur_ad.banks.draft import Draft
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.store import TaskRecord, TaskStore
 

@@ -21,7 +21,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dinosaur_ad.edge.rewrite import Rewriter, copied, projections
+from dinosaur_ad.edge.export.rewrite import Rewriter, copied, projections
 from dinosaur_ad.errors import InputError
 
 Floats = NDArray[np.float32]

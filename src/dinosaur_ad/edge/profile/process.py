@@ -1,4 +1,4 @@
-"""Running :mod:`dinosaur_ad.edge.profile_child`: what it found, or in one sentence why it found nothing."""
+"""Running :mod:`dinosaur_ad.edge.profile.child`: what it found, or in one sentence why it found nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dinosaur_ad.edge.profile_child import PROGRESS
+from dinosaur_ad.edge.profile.child import PROGRESS
 
-_COMMAND = (sys.executable, "-m", "dinosaur_ad.edge.profile_child")
+_COMMAND = (sys.executable, "-m", "dinosaur_ad.edge.profile.child")
 _SECONDS_BETWEEN_WORDS = 5.0
 _WORDS_KEPT = 20
 

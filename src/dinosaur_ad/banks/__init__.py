@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank import Bank, BankCache, leave_there
+from dinosaur_ad.banks.bank import Bank, BankCache, leave_there
 from dinosaur_ad.core.arrays import Array, to_numpy
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.routing import prototype_distances, shortlist

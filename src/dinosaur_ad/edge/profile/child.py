@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 from dinosaur_ad.errors import DinosaurError  # noqa: E402
 
 if TYPE_CHECKING:
-    from dinosaur_ad.edge.profile_methods import Subject
+    from dinosaur_ad.edge.profile.methods import Subject
 
 PROGRESS = "profile: "
 
@@ -50,7 +50,7 @@ def _learn(job: dict[str, Any]) -> dict[str, Any]:
     from dinosaur_ad.edge.machine import peak_bytes
 
     before = peak_bytes()
-    from dinosaur_ad.edge.profile_methods import SubjectJob, make_subject
+    from dinosaur_ad.edge.profile.methods import SubjectJob, make_subject
 
     subject = make_subject(SubjectJob(**job["subject"]), say)
     learning = subject.learn([Path(path) for path in job["images"]])
@@ -83,7 +83,7 @@ def _inspect(job: dict[str, Any]) -> dict[str, Any]:
 
 def _imported(job: dict[str, Any]) -> Subject:
     """The subject, and with it the libraries that it computes with."""
-    from dinosaur_ad.edge.profile_methods import SubjectJob, make_subject
+    from dinosaur_ad.edge.profile.methods import SubjectJob, make_subject
 
     subject = make_subject(SubjectJob(**job["subject"]), say)
     if job["subject"]["method"]:

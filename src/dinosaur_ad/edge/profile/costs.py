@@ -8,8 +8,8 @@ from functools import partial
 
 from dinosaur_ad.bench.paper import MIB
 from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, figure, words
-from dinosaur_ad.edge.profile_document import Document
-from dinosaur_ad.edge.profile_rows import Method, in_paper_order, measured, short_name
+from dinosaur_ad.edge.profile.document import Document
+from dinosaur_ad.edge.profile.rows import Method, in_paper_order, measured, short_name
 from dinosaur_ad.edge.stages import STAGES
 
 Columns = Sequence[tuple[Column, Callable[[Method], Entry]]]

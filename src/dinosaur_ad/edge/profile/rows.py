@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dinosaur_ad.bench.paper import paper
-from dinosaur_ad.edge.profile_document import Document
-from dinosaur_ad.edge.profile_schema import MEASURED
+from dinosaur_ad.edge.profile.document import Document
+from dinosaur_ad.edge.profile.schema import MEASURED
 
 Method = dict[str, Any]
 

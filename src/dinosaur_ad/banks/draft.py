@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank_files import Arrays, Ladder, ladder_arrays, read_bank, read_candidates, read_ladder
-from dinosaur_ad.budget import RUNGS, Form, Frame, choose, fewer_members, ladder, say_bytes
+from dinosaur_ad.banks.budget import RUNGS, Form, Frame, choose, fewer_members, ladder, say_bytes
+from dinosaur_ad.banks.files import Arrays, Ladder, ladder_arrays, read_bank, read_candidates, read_ladder
+from dinosaur_ad.banks.kept import Kept
 from dinosaur_ad.core.arrays import Array, like, namespace, to_numpy
 from dinosaur_ad.core.coreset import coreset_size
 from dinosaur_ad.core.memory import Memory, remember, unseen_memories
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import principal_axes, project
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.kept import Kept
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
 

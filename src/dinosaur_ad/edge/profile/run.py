@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.edge.machine import machine_facts, machine_state, throttling
-from dinosaur_ad.edge.profile_document import Document, not_measured, summarise
-from dinosaur_ad.edge.profile_images import ProfileImages
-from dinosaur_ad.edge.profile_jobs import DETECTOR, EPOCHS, PreparedMethod, prepare_method
-from dinosaur_ad.edge.profile_methods import SubjectJob
-from dinosaur_ad.edge.profile_process import run_child
-from dinosaur_ad.edge.profile_schema import FAILED, FORMAT, PARTIAL, SKIPPED, VERSION
+from dinosaur_ad.edge.profile.document import Document, not_measured, summarise
+from dinosaur_ad.edge.profile.images import ProfileImages
+from dinosaur_ad.edge.profile.jobs import DETECTOR, EPOCHS, PreparedMethod, prepare_method
+from dinosaur_ad.edge.profile.methods import SubjectJob
+from dinosaur_ad.edge.profile.process import run_child
+from dinosaur_ad.edge.profile.schema import FAILED, FORMAT, PARTIAL, SKIPPED, VERSION
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dinosaur_ad.data.folder import folder_task
 from dinosaur_ad.data.images import find_images, read_many
 from dinosaur_ad.data.synthetic.scenario import SyntheticSample
-from dinosaur_ad.edge.gate import GateImages
+from dinosaur_ad.edge.export.gate import GateImages
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.store import TaskStore

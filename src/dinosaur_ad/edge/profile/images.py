@@ -12,7 +12,7 @@ from dinosaur_ad.data.images import Pixels, find_images, image_size
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
-    from dinosaur_ad.edge.profile import ProfilePlan
+    from dinosaur_ad.edge.profile.run import ProfilePlan
 
 LEARN_IMAGES = 100
 PRODUCT = "gear"

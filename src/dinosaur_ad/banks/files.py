@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.budget import Form
+from dinosaur_ad.banks.budget import Form
+from dinosaur_ad.banks.kept import Kept
 from dinosaur_ad.core.memory import Memory
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.kept import Kept
 from dinosaur_ad.store import TaskRecord, TaskStore
 
 Arrays = dict[str, NDArray[Any]]

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank_files import read_bank
+from dinosaur_ad.banks.draft import Draft
+from dinosaur_ad.banks.files import read_bank
+from dinosaur_ad.banks.kept import LONGEST_HALF_NORM, Kept
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.calibration import conformal_threshold, quantile_threshold
 from dinosaur_ad.core.quantise import scaled_norms, widen
 from dinosaur_ad.core.scoring import NearestPatch
-from dinosaur_ad.draft import Draft
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.kept import LONGEST_HALF_NORM, Kept
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 
 from dinosaur_ad._atomic import make_folder, write_atomic
-from dinosaur_ad.edge.tensorrt import SCRIPT, build_script, for_tensorrt
+from dinosaur_ad.edge.export.tensorrt import SCRIPT, build_script, for_tensorrt
 from dinosaur_ad.encoders.exported import MODEL_FILES, Manifest
 from dinosaur_ad.encoders.exported_runs import STAMP
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
