@@ -17,7 +17,10 @@ from dinosaur_ad.errors import EncoderError
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-COMMANDS = re.findall(r"^    dinosaur (.+?)(?:\s+#.*)?$", README, flags=re.M)
+def commands_of(title: str) -> list[str]:
+    """What a section tells people to type after ``dinosaur``."""
+    section = README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^    dinosaur (.+?)(?:\s+#.*)?$", section, flags=re.M)
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def save(samples: list[SyntheticSample], folder: str) -> None:
 
 
 def test_the_commands_and_the_python_lines(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands = [command for command in COMMANDS if not command.startswith("bench")]
+    commands = commands_of("Your own images")
     assert len(commands) == 5
     assert [main(shlex.split(command)) for command in commands] == [0] * 5
     assert len(list((photos / "seen").glob("*.png"))) == 3
@@ -55,10 +58,19 @@ def test_the_commands_and_the_python_lines(photos: Path, capsys: pytest.CaptureF
     assert len(commands) + len(code.strip().splitlines()) < 20  # under ten lines each
 
 
+@pytest.mark.slow
+def test_the_commands_of_the_edge(photos: Path) -> None:
+    commands = commands_of("On the edge")
+    assert [command.split()[0] for command in commands] == ["learn", "inspect", "profile", "export", "health"]
+    few = "profile --learn-images 4 --repeats 1 --runs 2 --warm-up 1"
+    assert [main(shlex.split(command.replace("profile", few))) for command in commands] == [0] * 5
+    assert (photos / "nut-int8" / "model.onnx").is_file()
+
+
 def test_the_commands_of_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="the baselines compute with torch (extra: bench)")
     monkeypatch.chdir(tmp_path)
-    commands = [command for command in COMMANDS if command.startswith("bench")]
+    commands = commands_of("Which detector is really better?")
     assert commands == ["bench run --suite quick", "bench report runs/bench"]
     seconds_not_minutes = [command.replace("quick", "tiny") for command in commands]
     assert [main(shlex.split(command)) for command in seconds_not_minutes] == [0, 0]

@@ -235,8 +235,9 @@ class DinosaurMethod(Method):
         return Parameters(total=self.encoder.spec.parameters, trainable=0)
 
     def info(self) -> dict[str, Any]:
-        """The encoder in its own words, and the preset in full."""
-        return self.encoder.info() | {"preset": self.preset.to_json(), "scoring": f"float32 on {self.workbench.device}"}
+        """The encoder in its own words, and the preset in full; how many threads computed it decides nothing."""
+        encoder = {key: value for key, value in self.encoder.info().items() if key != "threads"}
+        return encoder | {"preset": self.preset.to_json(), "scoring": f"float32 on {self.workbench.device}"}
 
 
 class _Resident:
