@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.bank_tables import GROUPS, changes_by_task
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 360, 250, 46, 10, 30, 34
-LOWEST, HIGHEST, SMALLEST, LARGEST = -0.08, 0.01, 0.2, 40.0
+LOWEST, HIGHEST, SMALLEST, LARGEST = -0.14, 0.01, 0.2, 40.0
 LINES = {"float32": "#999", "float16": "#c60", "int8": "#06c", "a budget": "#0a5"}
 
 Row = dict[str, Any]
@@ -30,7 +30,7 @@ def svg(document: dict[str, Any]) -> str:
 
 
 def _panel(rows: list[Row], group: str, shift: int) -> str:
-    marks = [_level(value) for value in (-0.08, -0.06, -0.04, -0.02, 0.0)]
+    marks = [_level(value) for value in (-0.12, -0.09, -0.06, -0.03, 0.0)]
     marks += [_size(value) for value in (0.25, 0.5, 1, 2, 4, 8, 16, 32)]
     drawn = [_line(_points(rows, name, group), colour, name, n) for n, (name, colour) in enumerate(LINES.items())]
     head = f'<text x="{LEFT}" y="16" font-weight="bold">{group}: change of AUROC, MB a task</text>'
