@@ -30,6 +30,7 @@ def block(page: Path, command: str) -> str:
         ("docs/presets.md", "python -m benchmarks.real_images table results/real_images.json"),
         ("docs/speed.md", f"{SPEED} --only coreset --only scoring --only learning --only store"),
         ("docs/speed.md", f"{SPEED} --only evaluation"),
+        ("docs/speed.md", f"{SPEED} --only runtime"),
         ("README.md", "python -m dinosaur_ad.cli bench report results --print overview"),
         ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print overview"),
         ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print thresholds"),
