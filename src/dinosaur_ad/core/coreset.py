@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dinosaur_ad.core.arrays import Array, like, namespace, squared_norms
+from dinosaur_ad.core.arrays import Array, is_numpy, like, namespace, squared_norms
 
-# Gram matrices held at a time. Larger gains nothing: the product is compute-bound long before.
-GRAM_BYTES = 256 * 2**20
+# Gram matrices held at a time. On a CPU no more than its caches hold, because every pick reads a row of each; a GPU
+# wants few long steps instead.
+GRAM_BYTES, GPU_GRAM_BYTES = 64 * 2**20, 256 * 2**20
 # Vectors gone through row by row at a time: about a CPU's share of cache, because every pick reads them all again.
 ROW_BYTES = 8 * 2**20
 
@@ -28,13 +29,14 @@ def coreset_size(count: int, ratio: float, minimum: int) -> int:
 
 
 def greedy_coreset(
-    points_LDC: Array, size: int, *, seed: int = 0, first: int | None = None, gram_bytes: int = GRAM_BYTES
+    points_LDC: Array, size: int, *, seed: int = 0, first: int | None = None, gram_bytes: int | None = None
 ) -> Array:
     """Indices ``(L, size)`` of the vectors each of ``L`` locations keeps out of its ``D``, in the order picked.
 
     The first pick is ``first``, or drawn per location from ``seed``; all others follow. No index is picked twice,
-    even among duplicates. Memory stays within about ``gram_bytes``: locations are taken in chunks, and when a
-    single Gram matrix would be too large, or less than a quarter of it is needed, its rows are computed one by one.
+    even among duplicates. Memory stays within about ``gram_bytes`` (by the device unless given): locations are taken in
+    chunks, and when a single Gram matrix would be too large, or less than a quarter of it is needed, its rows are
+    computed one by one.
 
     >>> points = np.asarray([[[0.0], [1.0], [10.0], [11.0]]])
     >>> sorted(greedy_coreset(points, 2, seed=0)[0].tolist()) in ([0, 3], [1, 3], [0, 2])
@@ -48,6 +50,8 @@ def greedy_coreset(
         np.random.default_rng(seed).integers(0, count, size=locations) if first is None else np.full(locations, first)
     )
     first_L = like(drawn, points_LDC, xp.int64)
+    if gram_bytes is None:
+        gram_bytes = GRAM_BYTES if is_numpy(points_LDC) else GPU_GRAM_BYTES
     gram_size, points_size = count * count * points_LDC.itemsize, count * channels * points_LDC.itemsize
     with_gram = 4 * size > count and gram_size <= gram_bytes
     step = max(1, gram_bytes // gram_size if with_gram else ROW_BYTES // points_size)
@@ -61,7 +65,6 @@ def greedy_coreset(
 def _pick(points_LDC: Array, first_L: Array, size: int, *, with_gram: bool) -> Array:
     xp = namespace(points_LDC)
     lane_L = like(np.arange(points_LDC.shape[0]), points_LDC, xp.int64)
-    column_D = like(np.arange(points_LDC.shape[1]), points_LDC, xp.int64)
     norms_LD = _norms(points_LDC)
     gram_LDD = points_LDC @ xp.matrix_transpose(points_LDC) if with_gram else None
 
@@ -80,7 +83,7 @@ def _pick(points_LDC: Array, first_L: Array, size: int, *, with_gram: bool) -> A
     for _ in range(size - 1):
         nearest_LD = xp.minimum(nearest_LD, squared_distance_to(picks[-1]))
         # A picked vector must never win again, not even when nothing but its duplicates is left.
-        nearest_LD = xp.where(column_D[None, :] == picks[-1][:, None], -float("inf"), nearest_LD)
+        nearest_LD[lane_L, picks[-1]] = -float("inf")
         picks.append(xp.argmax(nearest_LD, axis=1))
     return xp.stack(picks, axis=1)
 
