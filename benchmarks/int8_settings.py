@@ -42,9 +42,9 @@ from dinosaur_ad.core.scoring import patch_distances
 from dinosaur_ad.data import mtd_scenario
 from dinosaur_ad.edge.export.gate_images import spread
 from dinosaur_ad.edge.export.quantise import observe, quantise, smooth
-from dinosaur_ad.edge.export.rewrite import copied
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Tokens, compare_tokens, prepare
 from dinosaur_ad.encoders.graph import build_graph
+from dinosaur_ad.encoders.graph_rewrite import copied
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.encoders.weights import ensure
 from dinosaur_ad.presets import DEFAULT

@@ -8,13 +8,12 @@ run time that does so group by group when it meets int8 weights (``int8-weights`
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from dinosaur_ad.encoders.graph_rewrite import Rewriter, projections
 from dinosaur_ad.errors import EncoderError
 
 
@@ -32,31 +31,6 @@ def in_form(model: onnx.ModelProto, form: str) -> onnx.ModelProto:
     raise EncoderError(f"There is no form '{form}' of a graph; choose float16, int8-weights or int8-dynamic.")
 
 
-class _Rewriter:
-    """Replaces the nodes of a graph one by one, and keeps the constants that are still used."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = model
-        self.constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        self.nodes: list[onnx.NodeProto] = []
-
-    def add(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
-        return output
-
-    def constant(self, name: str, value: NDArray[Any]) -> str:
-        self.constants[name] = numpy_helper.from_array(value, name)
-        return name
-
-    def finish(self) -> onnx.ModelProto:
-        graph = self.model.graph
-        used = {name for node in self.nodes for name in node.input}
-        del graph.node[:], graph.initializer[:]
-        graph.node.extend(self.nodes)
-        graph.initializer.extend(tensor for name, tensor in self.constants.items() if name in used)
-        return self.model
-
-
 def quantise_columns(
     weight_IO: NDArray[np.float32], largest: int = 127
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -70,19 +44,9 @@ def quantise_columns(
     return np.round(weight_IO / scale_O).astype(np.int8), scale_O.astype(np.float32)
 
 
-def _projections(rewriter: _Rewriter) -> set[str]:
-    """The outputs of the products to quantise."""
-    products = [
-        node.output[0]
-        for node in rewriter.model.graph.node
-        if node.op_type == "MatMul" and node.input[1] in rewriter.constants
-    ]
-    return set(products[1:])
-
-
 def _int8_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    rewriter = _Rewriter(model)
-    chosen = _projections(rewriter)
+    rewriter = Rewriter(model)
+    chosen = {node.output[0] for node in projections(model)}
     for node in model.graph.node:
         if node.output[0] in chosen:
             name = node.input[1]
@@ -96,8 +60,8 @@ def _int8_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _int8_dynamic(model: onnx.ModelProto, largest: int) -> onnx.ModelProto:
     """Written so that ONNX Runtime fuses each chain into one product of its own."""
-    rewriter = _Rewriter(model)
-    chosen, quantised = _projections(rewriter), set[str]()
+    rewriter = Rewriter(model)
+    chosen, quantised = {node.output[0] for node in projections(model)}, set[str]()
     for node in model.graph.node:
         if node.output[0] not in chosen:
             rewriter.nodes.append(node)
@@ -118,7 +82,7 @@ def _int8_dynamic(model: onnx.ModelProto, largest: int) -> onnx.ModelProto:
 
 def _float16(model: onnx.ModelProto) -> onnx.ModelProto:
     """Half of everything but the outputs: layer norms still sum in float32, as their definition says."""
-    rewriter = _Rewriter(model)
+    rewriter = Rewriter(model)
     for name, tensor in rewriter.constants.items():
         if tensor.data_type == TensorProto.FLOAT:
             rewriter.constant(name, numpy_helper.to_array(tensor).astype(np.float16))

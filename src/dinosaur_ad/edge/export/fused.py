@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dinosaur_ad.banks.kept import Kept
 from dinosaur_ad.core.quantise import scaled_norms
-from dinosaur_ad.edge.export.rewrite import copied
+from dinosaur_ad.encoders.graph_rewrite import copied
 from dinosaur_ad.presets import Preset
 
 Indices = NDArray[np.int64]

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from dinosaur_ad.edge.export.rewrite import Rewriter, copied, projections
+from dinosaur_ad.encoders.graph_rewrite import Rewriter, copied, projections
 
 # What leaves values alone or acts on each by itself: done in half when all it is given is half.
 _FOLLOWS = {"Reshape", "Transpose", "Slice", "Concat", "Gelu", "Add", "Mul"}

@@ -21,7 +21,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dinosaur_ad.edge.export.rewrite import Rewriter, copied, projections
+from dinosaur_ad.encoders.graph_forms import quantise_columns
+from dinosaur_ad.encoders.graph_rewrite import Rewriter, copied, projections
 from dinosaur_ad.errors import InputError
 
 Floats = NDArray[np.float32]
@@ -149,8 +150,6 @@ def _round_trip(rewriter: Rewriter, value: str, observed: Range, symmetric: bool
 
 
 def _int8_weight(rewriter: Rewriter, name: str) -> str:
-    from dinosaur_ad.encoders.graph_forms import quantise_columns
-
     whole_IO, scale_O = quantise_columns(_array(rewriter.constants[name]))
     parts = [rewriter.constant(f"{name}_int8", whole_IO), rewriter.constant(f"{name}_scale", scale_O)]
     # ONNX Runtime fuses the product only where the zeros are written out.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import onnx
 from onnx import TensorProto, helper
 
-from dinosaur_ad.edge.export.rewrite import copied
+from dinosaur_ad.encoders.graph_rewrite import copied
 
 SCRIPT = "build_engine.sh"
 MOST_IMAGES = 8

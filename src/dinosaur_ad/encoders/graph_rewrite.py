@@ -1,4 +1,4 @@
-"""Changing the graphs of :mod:`dinosaur_ad.encoders.graph`: what the precisions share."""
+"""Changing the graphs of :mod:`dinosaur_ad.encoders.graph`: what the run time's precisions and the exports share."""
 
 from __future__ import annotations
 
