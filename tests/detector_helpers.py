@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dinosaur_ad import Dinosaur
 from dinosaur_ad.presets import DEFAULT, PAPER, Preset
 
 # The presets on an encoder of a few thousand random parameters: everything but the accuracy is the real thing.
@@ -39,3 +42,22 @@ def spoil(image: NDArray[np.uint8], row: int = 30, column: int = 40) -> NDArray[
     spoiled = image.copy()
     spoiled[row : row + 12, column : column + 12] = (250, 10, 240)
     return spoiled
+
+
+def tiny(store: Path | None = None, preset: Preset = TINY, **options: Any) -> Dinosaur:
+    """A detector with the encoder of random parameters."""
+    return Dinosaur(store, encoder="tiny-dinov2", preset=preset, **options)
+
+
+def taught_three_products() -> Dinosaur:
+    """One that has learned product-0, product-1 and product-2 from 30 images each."""
+    detector = tiny()
+    for kind in range(3):
+        detector.learn(f"product-{kind}", product(kind, 30))
+    return detector
+
+
+def tree_hash(folder: Path) -> str:
+    """Of all names and contents below a folder but the lock, which says nothing."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return hashlib.sha256(b"".join(str(path).encode() + path.read_bytes() for path in files)).hexdigest()

@@ -108,7 +108,7 @@ class Dinosaur:
         }
         self._encoder: Encoder | None = None
         self.seed = int(header.get("seed", seed))
-        self._banks = Banks(self.preset, cache_bytes)
+        self._banks = Banks(self.preset, cache_bytes, threads=threads)
         self._bank_precision = check_precision(bank_precision)
         self._budgets = Budgets(budget, store_budget)
         if isinstance(encoder, Encoder):

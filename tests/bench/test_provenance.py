@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from cell_helpers import PLUGIN
-from report_factory import cell
+from provenance_helpers import made, rows, stored
 
 from dinosaur_ad.bench.places import open_place
 from dinosaur_ad.bench.provenance import COMMAND, describe
 from dinosaur_ad.bench.provenance_causes import causes_section
-from dinosaur_ad.bench.provenance_figures import AUROC, OriginalFigure, original_section, originals
 from dinosaur_ad.bench.provenance_runs import runs_of
 from dinosaur_ad.bench.results import CellResult, FailedCell
 from dinosaur_ad.cli import main
@@ -27,26 +26,6 @@ from test_published_numbers import block
 ROOT = Path(__file__).parents[2]
 # Only these two build networks to count them.
 COUNTED_WITH = {"iuf": ("torch", "transformers"), "efficientad": ("torch",)}
-
-
-def made(method: str = "dne", seed: int = 0, *, info: dict[str, Any] | None = None, **options: Any) -> CellResult:
-    """A made-up result of a registered method with that method's own settings, but for those in ``settings``."""
-    settings = get_method(method).config.identity() | options.pop("settings", {})
-    result = cell(method, options.pop("scenario", "mtd-color"), seed, settings=settings, **options)
-    return replace(result, info=result.info | (info or {}))
-
-
-def stored(folder: Path, *results: CellResult) -> str:
-    """The results on disk, each in a folder of its own, so that they may be of the same cell."""
-    for number, result in enumerate(results):
-        result.save(open_place(str(folder / str(number))))
-    return str(folder)
-
-
-def rows(page: str, first: str) -> list[list[str]]:
-    """The cells of all lines of a page's tables that begin with this cell."""
-    lines = [line.strip("|").split("|") for line in page.splitlines() if line.startswith(f"| {first} |")]
-    return [[entry.strip() for entry in line] for line in lines]
 
 
 # --- the committed pages ---
@@ -106,16 +85,6 @@ def test_without_torch_the_page_says_what_it_could_not_count(monkeypatch: pytest
     assert rows(page, "efficientad") == [["efficientad", "–", "–"]]
     assert "Not counted for efficientad, efficientad:original: This method computes with torch; install it" in page
     assert rows(page, "the paper") == [["the paper", "8.1 M", "5.38 M"]]
-
-
-def test_what_is_known_of_an_original_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(originals()) <= set(list_methods())
-    assert "parameters, M: 26.6" in original_section("iuf")
-    assert "image AUROC: none is given here" in original_section("iuf")
-    published = OriginalFigure(AUROC, 0.9, "all classes at once", "its Table 1", "MVTec-AD")
-    monkeypatch.setitem(originals(), "iuf", replace(originals()["iuf"], figures=(published,)))  # type: ignore[arg-type]
-    assert "image AUROC: 0.9 (MVTec-AD; all classes at once; its Table 1)." in original_section("iuf")
-    assert "none is given" not in original_section("iuf")
 
 
 # --- figures ---

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.core import scoring
 from dinosaur_ad.core.arrays import squared_norms
+from dinosaur_ad.core.quantise import quantise
 from dinosaur_ad.core.scoring import WORK_BYTES, nearest_patch, patch_distances
+from dinosaur_ad.core.threads import MOST_THREADS
 
 Floats = NDArray[np.floating]
 
@@ -128,3 +132,122 @@ def test_more_images_need_no_more_memory_at_a_time() -> None:
         finally:
             tracemalloc.stop()
     assert peaks[2] <= 1.05 * peaks[1] < 3 * work_bytes
+
+
+# --- threads ---
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Any work is worth a thread; how many threads each part of it was given."""
+    given: list[int] = []
+    shared = scoring.in_threads
+
+    def in_threads(work: Any, pieces: Any, threads: int) -> None:
+        given.append(threads)
+        shared(work, pieces, threads)
+
+    monkeypatch.setattr(scoring, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(scoring, "in_threads", in_threads)
+    return given
+
+
+def kept(precision: str, images: int = 1, side: int = 9) -> tuple[Floats, NDArray[Any], NDArray[Any] | None]:
+    """Tokens and a bank in a precision, with its scales where it has any."""
+    rng = np.random.default_rng(images)
+    tokens = rng.normal(size=(images, side, side - 2, 48)).astype(np.float32)
+    bank = rng.normal(size=(side, side - 2, 11, 48)).astype(np.float32)
+    return (tokens, *quantise(bank)) if precision == "int8" else (tokens, bank.astype(precision), None)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("images", [1, 2, 7])
+@pytest.mark.parametrize("radius", [0, 1, 2])
+@pytest.mark.parametrize("work_bytes", [None, 2**18])
+def test_any_number_of_threads_gives_the_same_distances(
+    precision: str, images: int, radius: int, work_bytes: int | None, asked: list[int]
+) -> None:
+    tokens, bank, scale = kept(precision, images)
+    alone, *shared = (
+        patch_distances(tokens, bank, radius, scale_HW=scale, work_bytes=work_bytes, threads=threads)
+        for threads in (1, 2, 3)
+    )
+    assert set(asked) == {1, 2, 3}
+    for distances in shared:
+        np.testing.assert_array_equal(distances, alone)
+    vectors = bank.astype(np.float64) if scale is None else bank * scale[:, :, None, None].astype(np.float64)
+    np.testing.assert_allclose(alone, naive_distances(tokens, vectors, radius), rtol=1e-4)
+
+
+def test_threads_are_those_a_scheduler_gives_and_none_for_little_work(
+    asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens, bank, _ = kept("float32")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    patch_distances(tokens, bank, 1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    patch_distances(tokens, bank, 1)
+    patch_distances(tokens, bank, 1, threads=4)  # whoever asks knows better, as with the encoder's threads
+    monkeypatch.setattr(scoring, "WORTH_A_THREAD", 2**23)
+    patch_distances(tokens, bank, 1, threads=4)
+    assert asked == [3, 2, 4, 1]
+
+
+def test_torch_keeps_to_its_own_threads(asked: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    tokens, bank, _ = kept("float32")
+    patch_distances(torch.from_numpy(tokens), torch.from_numpy(bank), 1, threads=3)
+    assert asked == [1]
+
+
+@pytest.mark.usefixtures("asked")
+def test_several_callers_at_once_get_what_each_gets_alone() -> None:
+    scenes = [kept(precision, images) for precision in ("float32", "float16", "int8") for images in (1, 3)]
+
+    def score(scene: tuple[Floats, NDArray[Any], NDArray[Any] | None], threads: int = 3) -> Floats:
+        tokens, bank, scale = scene
+        result: Floats = patch_distances(tokens, bank, 1, scale_HW=scale, threads=threads)
+        return result
+
+    alone = [score(scene, threads=1) for scene in scenes]
+    with ThreadPoolExecutor(len(scenes)) as callers:
+        for _ in range(5):
+            for together, expected in zip(callers.map(score, scenes), alone, strict=True):
+                np.testing.assert_array_equal(together, expected)
+
+
+@pytest.mark.usefixtures("asked")
+def test_an_error_on_another_thread_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, both, compute = threading.current_thread(), threading.Barrier(2), scoring.products
+
+    def products(*arrays: Any) -> Any:
+        if threading.current_thread() is not caller:
+            both.wait(timeout=60)
+            raise MemoryError("no room for the products")
+        if not waited:  # for the other to begin: otherwise this thread might do it all
+            waited.append(both.wait(timeout=60))
+        return compute(*arrays)
+
+    waited: list[int] = []
+    monkeypatch.setattr(scoring, "products", products)
+    tokens, bank, _ = kept("float32")
+    with pytest.raises(MemoryError, match="no room for the products"):
+        patch_distances(tokens, bank, 1, threads=2)
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_all_threads_together_keep_within_the_memory(precision: str) -> None:
+    """All of what they gather and multiply, and beside it one copy of the images; not as much for every thread."""
+    tokens, bank, _ = kept(precision, images=40, side=24)
+    work_bytes = 2**22
+    patch_distances(tokens[:1], bank, 1, threads=MOST_THREADS)  # the threads are there
+    half_norm = squared_norms(bank.astype(np.float32)) / 2
+    tracemalloc.start()
+    try:
+        patch_distances(tokens, bank, 1, half_norm_HWM=half_norm, work_bytes=work_bytes, threads=MOST_THREADS)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * work_bytes

@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from detector_helpers import product
-from dinosaur_ad.edge.export.half import to_half
 from dinosaur_ad.edge.export.quantise import observe, quantise, smooth
 from dinosaur_ad.encoders.base import Tokens, prepare
 from dinosaur_ad.encoders.graph import build_graph
+from dinosaur_ad.encoders.graph_half import to_half
 from dinosaur_ad.encoders.graph_rewrite import projections
 from dinosaur_ad.encoders.parity import compare_tokens
 from dinosaur_ad.encoders.registry import get_spec, token_encoder

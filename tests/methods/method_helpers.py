@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
 import numpy as np
 
-from dinosaur_ad.data.tasks import Scenario
+from dinosaur_ad.data.tasks import Sample, Scenario
 from dinosaur_ad.methods import Lesson, Method, MethodChoice, Photo, Workbench, get_method, list_methods
 from dinosaur_ad.methods.registry import DEFAULT_VARIANT
 
@@ -45,3 +49,15 @@ def images_to_test(scenario: Scenario) -> list[Photo]:
 def grey(level: int, key: str) -> Photo:
     """A photo of nothing at all."""
     return Photo(key, lambda: np.full((72, 80, 3), level, np.uint8))
+
+
+def photos_of(samples: Sequence[Sample]) -> tuple[Photo, ...]:
+    """Photos of samples; each image is drawn once, however often a test asks for it."""
+    return tuple(Photo(sample.name, cache(sample.image)) for sample in samples)
+
+
+def random(*shape: int, seed: int = 0) -> Any:
+    """A torch tensor of normal numbers."""
+    import torch
+
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(np.float32))

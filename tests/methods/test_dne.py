@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from method_helpers import grey
+from method_helpers import grey, photos_of
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.data.synthetic import synthetic_scenario
-from dinosaur_ad.data.tasks import Sample
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Photo, Workbench, get_method
 from dinosaur_ad.methods.dne import DNE, DNEConfig
@@ -31,11 +30,6 @@ from dinosaur_ad.methods.parts.training import Step  # noqa: E402
 from dinosaur_ad.methods.parts.vit_base import sized, vit_spec  # noqa: E402
 
 SCENARIO = synthetic_scenario(train=12, test_normal=6, test_per_kind=2, size=64, products=["fabric", "gear"])
-
-
-def photos_of(samples: Sequence[Sample]) -> tuple[Photo, ...]:
-    """Each image is drawn once, however often a test asks for it."""
-    return tuple(Photo(sample.name, cache(sample.image)) for sample in samples)
 
 
 @pytest.fixture(scope="module")

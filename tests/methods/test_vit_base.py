@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dinosaur_ad.data.synthetic import synthetic_scenario
-from dinosaur_ad.encoders import load_encoder, prepare
+from dinosaur_ad.encoders import list_specs, load_encoder, prepare
 from dinosaur_ad.encoders.sources import random_tensors
 from dinosaur_ad.errors import EncoderError, InputError
 
@@ -197,3 +197,21 @@ def test_missing_weights_say_which_file_where_from_and_what_instead(
         vit_spec("resnet50")
     with pytest.raises(EncoderError, match="multiple of its patch size 16"):
         sized(vit_spec("vit-base"), size=230)
+
+
+def test_plain_vits_hide_no_registered_encoder_and_say_what_registered_ones_say() -> None:
+    assert not VITS.keys() & list_specs().keys()  # a plain one would be taken in the place of the other
+    for name, spec in VITS.items():
+        assert (spec.name, bool(spec.licence), bool(spec.description)) == (name, True, True)
+        assert spec.source.startswith("seed:") or (spec.file and spec.original_file and spec.licence_url)
+
+
+def test_weights_that_the_disk_does_not_give_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"anything")
+
+    def fail(path: Path) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("dinosaur_ad.encoders.sources.sha256_file", fail)
+    with pytest.raises(EncoderError, match=r"Could not read .*model\.safetensors: Permission denied; check the path"):
+        load_vit("tiny-vit", size=32, weights=tmp_path / "model.safetensors")

@@ -26,10 +26,20 @@ Answers = dict[str, tuple[float, Floats]]
 
 
 class Banks:
-    """The tasks of one store, ready to be asked. ``put`` moves what products need to where the features are."""
+    """The tasks of one store, ready to be asked.
 
-    def __init__(self, preset: Preset, cache_bytes: int, put: Callable[[NDArray[Any]], Array] = leave_there) -> None:
+    ``put`` moves what products need to where the features are. ``threads`` limits the CPU threads of one answer.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        cache_bytes: int,
+        put: Callable[[NDArray[Any]], Array] = leave_there,
+        threads: int | None = None,
+    ) -> None:
         self._preset = preset
+        self._threads = threads
         self.cache = BankCache(cache_bytes, put)
         self._prototypes: tuple[Any, list[str], Floats] | None = None
 
@@ -55,7 +65,8 @@ class Banks:
         answers: list[Answers] = [{} for _ in candidates]
         for name in dict.fromkeys(chain.from_iterable(candidates)):
             rows = [n for n, names in enumerate(candidates) if name in names]
-            distance_NHW = self.get(store, name).distances(patches_NHWC[rows], self._preset.radius)
+            bank = self.get(store, name)
+            distance_NHW = bank.distances(patches_NHWC[rows], self._preset.radius, self._threads)
             score_N = to_numpy(pool(distance_NHW, self._preset.top))
             for n, score, distance_HW in zip(rows, score_N.tolist(), to_numpy(distance_NHW), strict=True):
                 answers[n][name] = (score, distance_HW)

@@ -80,7 +80,7 @@ class Bank:
         """What it holds in memory."""
         return self.kept.nbytes + int(self.half_norm_HWM.nbytes)
 
-    def distances(self, patches_NHWC: Array, radius: int) -> Array:
+    def distances(self, patches_NHWC: Array, radius: int, threads: int | None = None) -> Array:
         """Patch distances (N, H, W) of images to this bank."""
         if patches_NHWC.shape[1:3] != self.kept.values_HWMK.shape[:2] or patches_NHWC.shape[3] != self.kept.width:
             raise StoreError(
@@ -88,7 +88,7 @@ class Bank:
                 f"{tuple(self.kept.values_HWMK.shape[:2])}, and the encoder gives {tuple(patches_NHWC.shape[1:])}: "
                 "restore it from a backup, or undo or forget the task."
             )
-        return self.kept.distances(patches_NHWC, radius, self.half_norm_HWM)
+        return self.kept.distances(patches_NHWC, radius, self.half_norm_HWM, threads)
 
     def nearest(self, token_C: Array, row: int, column: int, radius: int) -> NearestPatch:
         """The remembered patch that decided the score of the patch at a place."""

@@ -128,11 +128,18 @@ class Kept(NamedTuple):
         """Tokens ``(..., C)`` as it remembers them, ``(..., K)``."""
         return tokens if self.basis_CK is None else project(tokens, self.basis_CK)
 
-    def distances(self, patches_NHWC: Array, radius: int, half_norm_HWM: Array | None = None) -> Array:
+    def distances(
+        self, patches_NHWC: Array, radius: int, half_norm_HWM: Array | None = None, threads: int | None = None
+    ) -> Array:
         """Patch distances ``(N, H, W)`` of images."""
         tokens_NHWK = self.tokens(patches_NHWC)
         return patch_distances(
-            tokens_NHWK, self.values_HWMK, radius, scale_HW=self.scale_HW, half_norm_HWM=half_norm_HWM
+            tokens_NHWK,
+            self.values_HWMK,
+            radius,
+            scale_HW=self.scale_HW,
+            half_norm_HWM=half_norm_HWM,
+            threads=threads,
         )
 
     def nearest(self, token_C: Array, row: int, column: int, radius: int) -> NearestPatch:

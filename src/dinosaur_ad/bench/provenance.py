@@ -14,11 +14,12 @@ from pathlib import Path
 
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bench.provenance_causes import causes_section
-from dinosaur_ad.bench.provenance_figures import figures_section, original_section, paper_section
-from dinosaur_ad.bench.provenance_runs import runs_of
+from dinosaur_ad.bench.provenance_figures import figures_section, paper_section
+from dinosaur_ad.bench.provenance_originals import original_section
+from dinosaur_ad.bench.provenance_runs import Run, runs_of
 from dinosaur_ad.bench.provenance_settings import parameters_section, settings_section
 from dinosaur_ad.bench.report.render import plain
-from dinosaur_ad.bench.results import CellResult, FailedCell, find_results
+from dinosaur_ad.bench.results import FailedCell, find_results
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import MethodSpec, list_methods
 
@@ -40,8 +41,9 @@ def describe(name: str, folders: Sequence[str] = ()) -> str:
         raise InputError(f"There is no method '{name}' to describe; choose from: {known} (a page has all variants).")
     spec = methods[name]
     finished, failed = find_results(folders)
+    runs = runs_of(spec, finished)
     parts = [sheet(spec), settings_section(spec), parameters_section(spec)]
-    parts += [paper_section(name), original_section(name), _measured(spec, finished, failed)]
+    parts += [paper_section(name), original_section(name, runs), _measured(spec, runs, failed)]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
@@ -72,9 +74,8 @@ def write_page(page: str, name: str, folders: Sequence[str], path: Path) -> None
         raise InputError(f"The page '{path}' could not be written ({reason}); choose another --out.") from error
 
 
-def _measured(spec: MethodSpec, finished: Sequence[CellResult], failed: Sequence[FailedCell]) -> str:
+def _measured(spec: MethodSpec, runs: Sequence[Run], failed: Sequence[FailedCell]) -> str:
     """Figures and causes, or how to get some."""
-    runs = runs_of(spec, finished)
     failures = [
         f"- {plain(f'{cell.method} on {cell.scenario}, seed {cell.seed}: {cell.error}')}"
         for cell in failed

@@ -1,13 +1,10 @@
-"""What a method reaches: measured here, printed in the paper, and what is known of the original publication."""
+"""What a method reaches: measured here, and printed in the paper."""
 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from dinosaur_ad.bench.paper import paper
@@ -15,77 +12,9 @@ from dinosaur_ad.bench.provenance_runs import Run, epochs_of
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.groups import Group
 from dinosaur_ad.bench.report.numbers import Number, measure
-from dinosaur_ad.bench.report.render import plain, to_markdown
+from dinosaur_ad.bench.report.render import to_markdown
 from dinosaur_ad.bench.report.rows import data_notes, paper_scenario
 from dinosaur_ad.bench.report.table import MEASURED, Block, Column, Entry, Note, Table, figure, finish, words
-
-AUROC = "image AUROC"
-
-
-@dataclass(frozen=True)
-class OriginalFigure:
-    """One number of an original publication, and what it is a number of."""
-
-    metric: str
-    value: float
-    protocol: str
-    source: str
-    data: str = ""
-
-    @property
-    def about(self) -> str:
-        """On which data, how, and where it stands."""
-        return "; ".join(filter(None, (self.data, self.protocol, self.source)))
-
-
-@dataclass(frozen=True)
-class Original:
-    """An original publication: what to cite, which code was read, and how it measures."""
-
-    citation: str
-    code: str
-    protocol: str
-    figures: tuple[OriginalFigure, ...]
-
-
-@cache
-def originals() -> Mapping[str, Original]:
-    """What is known of the original publications, by the method's name; read once.
-
-    >>> originals()["iuf"].citation
-    'Tang et al., ECCV 2024'
-    """
-    document = tomllib.loads(files("dinosaur_ad.bench").joinpath("originals.toml").read_text("utf-8"))
-    return {
-        name: Original(
-            entry["citation"],
-            entry["code"],
-            entry["protocol"],
-            tuple(OriginalFigure(**each) for each in entry.get("figures", ())),
-        )
-        for name, entry in document.items()
-    }
-
-
-def original_section(name: str) -> str:
-    """The original publication's own figures as a list, or that none are known here; as Markdown."""
-    known = originals().get(name)
-    if known is None:
-        return ""
-    lines = [plain(f"{each.metric}: {each.value:g} ({each.about}).") for each in known.figures]
-    if not any(each.metric == AUROC for each in known.figures):
-        lines.append(f"{AUROC}: none is given here, because none was looked up in the publication itself.")
-    lines.append(f"How it measures, which is not how it is done here: {plain(known.protocol)}.")
-    return "\n".join(
-        [
-            f"## The original: {plain(known.citation)}",
-            "",
-            f"Code that was read: {plain(known.code)}.",
-            "",
-            *(f"- {line}" for line in lines),
-            "",
-        ]
-    )
 
 
 def paper_section(name: str) -> str:
@@ -162,16 +91,16 @@ def _row(run: Run, marks: _Marks) -> Iterator[Entry]:
     yield words(group.scenario)
     yield marks.name(run)
     yield words(run.changed or "nothing")
-    yield words(_tasks(group))
+    yield words(task_count(group))
     yield words(epochs_of(group.first) or "not trained")
     yield words(", ".join(map(str, group.seeds)))
     measured = (numbers.auroc, numbers.pixel("auroc"), numbers.forgetting)
-    for number, printed in zip(measured, _printed(group), strict=True):
-        yield from (_over_seeds(group, number), figure(printed))
-    yield _over_seeds(group, numbers.FORGETTING["FM std"])
+    for number, theirs in zip(measured, printed(group.method, group.scenario), strict=True):
+        yield from (over_seeds(group, number), figure(theirs))
+    yield over_seeds(group, numbers.FORGETTING["FM std"])
 
 
-def _tasks(group: Group) -> str:
+def task_count(group: Group) -> str:
     """How many, and of how many in the paper where it has more."""
     count, key = len(group.first.tasks), paper_scenario(group.scenario)
     return (
@@ -181,18 +110,23 @@ def _tasks(group: Group) -> str:
     )
 
 
-def _over_seeds(group: Group, number: Number) -> Entry:
-    over_seeds = measure(group, number)
-    return figure(over_seeds.mean, over_seeds.spread)
+def over_seeds(group: Group, number: Number) -> Entry:
+    """A number averaged over the seeds, with its spread."""
+    measured = measure(group, number)
+    return figure(measured.mean, measured.spread)
 
 
-def _printed(group: Group) -> tuple[float, float, float]:
-    """The paper's image AUROC, pixel AUROC and forgetting; NaN where it has none."""
-    method, scenario = paper().method_of(group.method), paper_scenario(group.scenario)
-    if method is None or scenario is None:
+def printed(method: str, scenario: str) -> tuple[float, float, float]:
+    """The paper's image AUROC, pixel AUROC and forgetting; NaN where it has none.
+
+    >>> printed("ucad:original", "mvtec-ad")
+    (0.798, 0.822, 0.0)
+    """
+    key, protocol = paper().method_of(method), paper_scenario(scenario)
+    if key is None or protocol is None:
         return math.nan, math.nan, math.nan
-    images = paper().images[scenario][method]
-    return images.auroc, paper().pixels[scenario][method].pixel, images.fm
+    images = paper().images[protocol][key]
+    return images.auroc, paper().pixels[protocol][key].pixel, images.fm
 
 
 def _replay_words(images: int) -> str:

@@ -15,9 +15,15 @@ import numpy as np
 
 from dinosaur_ad.core.arrays import Array, device_of, is_numpy, namespace, squared_norms
 from dinosaur_ad.core.quantise import scaled_norms, widen
+from dinosaur_ad.core.threads import MOST_THREADS, in_threads, usable_threads
 
-# Patches gathered and products held at a time: about a CPU's share of cache; a GPU wants long products instead.
-WORK_BYTES, GPU_WORK_BYTES = 8 * 2**20, 2**30
+# Patches gathered and products held at a time, by all threads; a thread's share is about what a CPU's cache holds for
+# it. A GPU wants long products instead.
+WORK_BYTES, GPU_WORK_BYTES = MOST_THREADS * 8 * 2**20, 2**30
+# Blocks of rows that NumPy's threads take one by one: enough for a slow thread to take fewer.
+BLOCKS = 8
+# Multiplications for each thread below which sharing them takes longer than doing them.
+WORTH_A_THREAD = 2**23
 # Multiplications that BLAS does on the calling thread: OpenBLAS divides a product by 2**18 to see how many threads it
 # is worth, and rounds down.
 QUIET_PRODUCT = 2**19 - 1
@@ -31,6 +37,7 @@ def patch_distances(
     scale_HW: Array | None = None,
     half_norm_HWM: Array | None = None,
     work_bytes: int | None = None,
+    threads: int | None = None,
 ) -> Array:
     """Distance ``(N, H, W)`` of every patch to its nearest remembered patch within ``radius`` of its location.
 
@@ -38,6 +45,8 @@ def patch_distances(
     gave them; it is widened to float32 a few rows at a time, and never as a whole unless it is small.
     ``half_norm_HWM`` is ``|c|²/2`` of the bank, computed here unless the caller keeps it. ``work_bytes`` bounds what
     is gathered and multiplied at a time, however many images there are (unless given, by what suits the device).
+    ``threads`` bounds the threads NumPy's work is shared by (unless given, by the cores of this process); the distances
+    are the same whatever their number.
 
     >>> tokens, bank = np.zeros((1, 2, 2, 3)), np.ones((2, 2, 5, 3))
     >>> patch_distances(tokens, bank, radius=1).round(3).tolist()
@@ -46,23 +55,40 @@ def patch_distances(
     xp = namespace(tokens_NHWC, bank_HWMC)
     if half_norm_HWM is None:
         half_norm_HWM = scaled_norms(bank_HWMC, scale_HW) / 2
-    if work_bytes is None:
-        work_bytes = WORK_BYTES if is_numpy(tokens_NHWC) else GPU_WORK_BYTES
-    images, _, width, channels = tokens_NHWC.shape
-    row_bytes = width * (2 * radius + 1) ** 2 * (channels + bank_HWMC.shape[2]) * tokens_NHWC.itemsize
-    # Many images before many rows: the more images share a location's product, the less often the bank is read.
-    at_once = min(images, max(1, work_bytes // row_bytes))
-    widened = 0 if bank_HWMC.dtype == tokens_NHWC.dtype else math.prod(bank_HWMC.shape[1:]) * tokens_NHWC.itemsize
-    rows = max(1, work_bytes // (at_once * row_bytes + widened))
+    images, rows = _at_once(tokens_NHWC, bank_HWMC, radius, work_bytes)
     parts = [
-        _patch_distances(tokens_NHWC[start : start + at_once], bank_HWMC, scale_HW, half_norm_HWM, radius, rows)
-        for start in range(0, images, at_once)
+        _patch_distances(part_NHWC, bank_HWMC, scale_HW, half_norm_HWM, radius, rows, threads)
+        for part_NHWC in (tokens_NHWC[start : start + images] for start in range(0, tokens_NHWC.shape[0], images))
     ]
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
+def _at_once(tokens_NHWC: Array, bank_HWMC: Array, radius: int, work_bytes: int | None) -> tuple[int, int]:
+    """How many images, and how many rows of the bank, one thread takes at a time.
+
+    The number of threads decides neither, so that one thread and four compute, and round, the same products.
+    """
+    on_cpu = is_numpy(tokens_NHWC)
+    if work_bytes is None:
+        work_bytes = WORK_BYTES if on_cpu else GPU_WORK_BYTES
+    share = work_bytes // MOST_THREADS if on_cpu else work_bytes
+    count, height, width, channels = tokens_NHWC.shape
+    row_bytes = width * (2 * radius + 1) ** 2 * (channels + bank_HWMC.shape[2]) * tokens_NHWC.itemsize
+    # Many images before many rows: the more images share a location's product, the less often the bank is read.
+    images = min(count, max(1, share // row_bytes))
+    widened = 0 if bank_HWMC.dtype == tokens_NHWC.dtype else math.prod(bank_HWMC.shape[1:]) * tokens_NHWC.itemsize
+    rows = share // (images * row_bytes + widened)
+    return images, max(1, min(rows, math.ceil(height / BLOCKS)) if on_cpu else rows)
+
+
 def _patch_distances(
-    tokens_NHWC: Array, bank_HWMC: Array, scale_HW: Array | None, half_norm_HWM: Array, radius: int, step: int
+    tokens_NHWC: Array,
+    bank_HWMC: Array,
+    scale_HW: Array | None,
+    half_norm_HWM: Array,
+    radius: int,
+    step: int,
+    threads: int | None,
 ) -> Array:
     """The distances of all the images at once, ``step`` rows of the bank at a time."""
     xp = namespace(tokens_NHWC, bank_HWMC)
@@ -74,9 +100,9 @@ def _patch_distances(
         device=device_of(tokens_NHWC),
     )
     padded_HWNC[radius : radius + height, radius : radius + width] = xp.permute_dims(tokens_NHWC, (1, 2, 0, 3))
+    found_HWSN = xp.empty((height, width, side**2, images), dtype=tokens_NHWC.dtype, device=device_of(tokens_NHWC))
 
-    best_HWN = xp.full_like(padded_HWNC[:height, :width, :, 0], -float("inf"))
-    for top in range(0, height, step):
+    def find(top: int) -> None:
         bottom = min(height, top + step)
         around_hWSNC = xp.stack(
             [padded_HWNC[top + i : bottom + i, j : j + width] for i in range(side) for j in range(side)],
@@ -87,20 +113,35 @@ def _patch_distances(
         products_hWPM = products(patches_hWPC, widen(bank_HWMC[top:bottom]))
         if scale_HW is not None:
             products_hWPM *= scale_HW[top:bottom, :, None, None]
-        products_hWPM = products_hWPM - half_norm_HWM[top:bottom, :, None, :]
-        found_hWSN = xp.reshape(xp.max(products_hWPM, axis=-1), (bottom - top, width, side**2, images))
-        for shift in range(side**2):
-            down, right = shift // side - radius, shift % side - radius
-            rows = slice(max(0, top + down), min(height, bottom + down))
-            columns = slice(max(0, right), min(width, width + right))
-            if rows.start < rows.stop and columns.start < columns.stop:
-                found_rows = slice(rows.start - down - top, rows.stop - down - top)
-                found_columns = slice(columns.start - right, columns.stop - right)
-                best_HWN[rows, columns] = xp.maximum(
-                    best_HWN[rows, columns], found_hWSN[found_rows, found_columns, shift]
-                )
-    squared_NHW = squared_norms(tokens_NHWC) - 2 * xp.permute_dims(best_HWN, (2, 0, 1))
+        products_hWPM -= half_norm_HWM[top:bottom, :, None, :]
+        found_HWSN[top:bottom] = xp.reshape(xp.max(products_hWPM, axis=-1), (bottom - top, width, side**2, images))
+
+    multiplications = math.prod(bank_HWMC.shape) * side**2 * images
+    in_threads(find, range(0, height, step), _threads(threads, multiplications) if is_numpy(tokens_NHWC) else 1)
+    squared_NHW = squared_norms(tokens_NHWC) - 2 * xp.permute_dims(_best(found_HWSN, radius), (2, 0, 1))
     return xp.sqrt(xp.maximum(squared_NHW, xp.zeros_like(squared_NHW)))
+
+
+def _threads(asked: int | None, multiplications: int) -> int:
+    """As many as were asked for, or as there are cores, but none for too little work."""
+    return max(1, min(asked or usable_threads(), multiplications // WORTH_A_THREAD))
+
+
+def _best(found_HWSN: Array, radius: int) -> Array:
+    """Per patch ``(H, W, N)`` the largest of what the locations around it found for it, each at its own shift."""
+    xp = namespace(found_HWSN)
+    height, width, shifts, _ = found_HWSN.shape
+    side = 2 * radius + 1
+    best_HWN = xp.full_like(found_HWSN[:, :, 0], -float("inf"))
+    for shift in range(shifts):
+        down, right = shift // side - radius, shift % side - radius
+        rows = slice(max(0, down), min(height, height + down))
+        columns = slice(max(0, right), min(width, width + right))
+        if rows.start < rows.stop and columns.start < columns.stop:
+            found_rows = slice(rows.start - down, rows.stop - down)
+            found_columns = slice(columns.start - right, columns.stop - right)
+            best_HWN[rows, columns] = xp.maximum(best_HWN[rows, columns], found_HWSN[found_rows, found_columns, shift])
+    return best_HWN
 
 
 def products(patches_hWPC: Array, bank_hWMC: Array) -> Array:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.encoders.onnx_backend import session_options
 from dinosaur_ad.encoders.openvino_backend import PATIENCE
 from dinosaur_ad.encoders.providers import get_provider, has_int8_dot_product, thread_count, why_not
 from dinosaur_ad.errors import EncoderError
@@ -60,9 +61,7 @@ class _Onnx(Run):
                 "This CPU sums products of bytes in 16 bits, which can overflow, so this int8 export may be less exact "
                 "here than its manifest says; run dinosaur export --check on it."
             )
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = self.threads or 0
-        options.log_severity_level = 4
+        options = session_options(self.threads, severity=4)
         wanted = get_provider(self.provider).execution
         self._session = ort.InferenceSession(str(path), options, providers=[wanted])
         if wanted not in self._session.get_providers():

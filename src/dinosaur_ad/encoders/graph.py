@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD, Layer, blocks_needed
 from dinosaur_ad.encoders.specs import EncoderSpec
 
-GRAPH_VERSION = 1  # part of the name of a cached graph: raise it when the graph changes
+GRAPH_VERSION = 2  # part of the name of a cached graph: raise it when the graph changes
 OPSET = 20
 IR_VERSION = 9  # the oldest that knows opset 20, so that older runtimes still load the file
 ROPE_BASE = 100.0

@@ -13,6 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from dinosaur_ad.encoders.graph_half import to_half
 from dinosaur_ad.encoders.graph_rewrite import Rewriter, projections
 from dinosaur_ad.errors import EncoderError
 
@@ -23,7 +24,7 @@ def in_form(model: onnx.ModelProto, form: str) -> onnx.ModelProto:
     ``int8-dynamic-7bit`` leaves a bit unused, for CPUs that would overflow.
     """
     if form == "float16":
-        return _float16(model)
+        return to_half(model)
     if form == "int8-weights":
         return _int8_weights(model)
     if form in ("int8-dynamic", "int8-dynamic-7bit"):
@@ -77,23 +78,4 @@ def _int8_dynamic(model: onnx.ModelProto, largest: int) -> onnx.ModelProto:
         whole = rewriter.add("MatMulInteger", [f"{value}_uint8", weight, f"{value}_zero", zero], f"{output}_int32")
         scales = rewriter.add("Mul", [f"{value}_scale", scale], f"{output}_scale")
         rewriter.add("Mul", [rewriter.add("Cast", [whole], f"{output}_float", to=TensorProto.FLOAT), scales], output)
-    return rewriter.finish()
-
-
-def _float16(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Half of everything but the outputs: layer norms still sum in float32, as their definition says."""
-    rewriter = Rewriter(model)
-    for name, tensor in rewriter.constants.items():
-        if tensor.data_type == TensorProto.FLOAT:
-            rewriter.constant(name, numpy_helper.to_array(tensor).astype(np.float16))
-    outputs = {value.name for value in model.graph.output}
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
-                attribute.i = TensorProto.FLOAT16
-        rewriter.nodes.append(node)
-        if node.output[0] in outputs:
-            final = node.output[0]
-            node.output[0] = f"{final}_half"
-            rewriter.add("Cast", [f"{final}_half"], final, to=TensorProto.FLOAT)
     return rewriter.finish()

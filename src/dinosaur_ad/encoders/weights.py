@@ -40,6 +40,11 @@ class Weights:
     source: str
     tensors: Callable[[], dict[str, Floats]] = field(repr=False)
 
+    @classmethod
+    def in_memory(cls, spec: BackboneSpec, tensors: dict[str, Floats], source: str) -> Weights:
+        """Canonical tensors that are here already."""
+        return cls(spec, tensors_sha256(tensors), source, lambda: tensors)
+
 
 @dataclass(frozen=True)
 class Status:
@@ -81,8 +86,7 @@ def ensure(name: str, progress: Progress = to_stderr) -> Weights:
     """Return the weights of ``name``; those that need no account are fetched when they are not here yet."""
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
-        tensors = random_tensors(spec)
-        return Weights(spec, tensors_sha256(tensors), spec.source, lambda: tensors)
+        return Weights.in_memory(spec, random_tensors(spec), spec.source)
     if _read_record(spec) is None:
         if not spec.embedded:
             raise EncoderError(_how_to_get(spec))
@@ -93,8 +97,7 @@ def ensure(name: str, progress: Progress = to_stderr) -> Weights:
 def from_file(name: str, path: str | Path) -> Weights:
     """Return weights read from a file or folder of the user's, without keeping them in the cache."""
     spec, path = get_spec(name), Path(path)
-    tensors = to_canonical(spec, _read(spec, path).tensors)
-    return Weights(spec, tensors_sha256(tensors), f"file:{path.name}", lambda: tensors)
+    return Weights.in_memory(spec, to_canonical(spec, read_published(spec, path).tensors), f"file:{path.name}")
 
 
 def fetch(name: str, *, accept_licence: bool = False, progress: Progress = to_stderr) -> Status:
@@ -121,7 +124,7 @@ def add(name: str, path: str | Path, *, progress: Progress = to_stderr) -> Statu
     spec, path = get_spec(name), Path(path)
     if spec.source.startswith("seed:"):
         raise EncoderError(f"The weights of '{name}' are made from a seed; there is nothing to add.")
-    published = _read(spec, path)
+    published = read_published(spec, path)
     with _exclusive(spec, progress) as folder:
         _install(spec, folder, published, f"file:{path.name}")
     return status(name)
@@ -182,7 +185,8 @@ def _damaged(spec: BackboneSpec) -> str:
     return f"The weights of '{spec.name}' are damaged on disk; {advice}."
 
 
-def _read(spec: BackboneSpec, path: Path) -> Published:
+def read_published(spec: BackboneSpec, path: Path) -> Published:
+    """Read a file or folder of the user's in any published form; a disk that fails is answered with a sentence."""
     with _explained(f"read {path}", "check the path and its permissions"):
         return read_file(spec, path)
 

@@ -24,7 +24,6 @@ from dinosaur_ad.edge.export.folder import in_the_making, refuse_occupied, write
 from dinosaur_ad.edge.export.fused import add_bank
 from dinosaur_ad.edge.export.gate import Parity, measure
 from dinosaur_ad.edge.export.gate_images import find_normals, gate_images, read_some
-from dinosaur_ad.edge.export.half import to_half
 from dinosaur_ad.edge.export.quantise import quantise
 from dinosaur_ad.edge.export.subject import Subject, find_subject, find_weights
 from dinosaur_ad.encoders import Encoder, load_encoder
@@ -37,6 +36,7 @@ from dinosaur_ad.encoders.exported import (
     write_manifest,
 )
 from dinosaur_ad.encoders.graph import OPSET, build_graph
+from dinosaur_ad.encoders.graph_half import to_half
 from dinosaur_ad.encoders.providers import check_precision, why_not
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.weights import to_stderr

@@ -55,7 +55,6 @@ and drawn from; embeddings of all epochs and tasks kept in one list; no CutPaste
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,7 +63,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.dne.gaussian import (
@@ -81,6 +79,9 @@ from dinosaur_ad.methods.dne.gaussian import (
     tied_share,
     unit_length,
 )
+from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
+from dinosaur_ad.methods.parts.state import StateFiles
+from dinosaur_ad.methods.parts.thresholds import training_threshold
 from dinosaur_ad.methods.parts.training import Schedule
 from dinosaur_ad.methods.parts.training_steps import precision_words
 from dinosaur_ad.methods.parts.vit_weights import PATCHES, ViTSpec, sized, vit_spec
@@ -89,8 +90,7 @@ from dinosaur_ad.methods.registry import register
 if TYPE_CHECKING:
     from dinosaur_ad.methods.dne.training import FineTuned, Tuning
 
-QUANTILE = 0.975
-TENSORS, FACTS = "dne.safetensors", "dne.json"
+FILES = StateFiles("DNE")
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,7 @@ class DNE(Method):
 
     def learn(self, lesson: Lesson) -> None:
         """Fine-tune on the task, keep its statistics, and make the distribution and the threshold anew."""
-        if not lesson.train:
-            raise InputError(f"The task '{lesson.task}' has no training images; give at least one normal.")
+        refuse_no_normals(lesson.task, lesson.train)
         config, number = self.config, len(self._tasks)
         tuning = self._network.learn(lesson.train, number, config.schedule())
         z_NC = self._as_compared(tuning.z_NC)
@@ -209,14 +208,13 @@ class DNE(Method):
         )
         score_N = self._distance(lesson.train)
         finite_N = score_N[np.isfinite(score_N)]
-        self._threshold = float(np.quantile(finite_N, QUANTILE)) if len(finite_N) else 0.0
+        self._threshold = training_threshold(finite_N) if len(finite_N) else 0.0
         self._notes[lesson.task] = {"images": len(lesson.train), **_told(tuning), **_told_scores(score_N)}
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """One score an image, and the one threshold there is."""
         self._refuse_task(task)
-        if not photos:
-            raise InputError("Expected at least one image to score, got none.")
+        refuse_no_photos(photos)
         return Scores(image=self._distance(photos), thresholds=np.full(len(photos), self._threshold, np.float32))
 
     def _distance(self, photos: Sequence[Photo]) -> Singles:
@@ -232,44 +230,33 @@ class DNE(Method):
 
     def save(self, folder: Path) -> None:
         """Write the network, the statistics of each task, the distribution and the threshold."""
-        from safetensors.numpy import save
-
         if self._gaussian is None:
-            raise InputError("DNE has learned no task yet; there is nothing to save.")
+            raise FILES.nothing_to_save()
         tensors: dict[str, Any] = self._network.state()
         tensors |= {"mean": self._gaussian.mean_C, "covariance": self._gaussian.covariance_CC}
         for number, task in enumerate(self._tasks):
             tensors |= {f"task.{number}.mean": task.mean_C, f"task.{number}.covariance": task.covariance_CC}
-        write_atomic(folder / TENSORS, save({name: np.ascontiguousarray(value) for name, value in tensors.items()}))
         facts = {
             "counts": [task.count for task in self._tasks],
             "threshold": self._threshold,
             "notes": self._notes,
             "made_with": self._made_with(),
         }
-        write_atomic(folder / FACTS, json.dumps(facts, indent=2).encode())
+        FILES.write(folder, tensors, facts)
 
     def load(self, folder: Path) -> None:
         """Read what :meth:`save` wrote; one with another network is refused."""
-        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        try:
-            facts = json.loads((folder / FACTS).read_text())
-            stored = load_file(folder / TENSORS)
+        with FILES.reading(folder):
+            facts, stored = FILES.facts(folder), load_file(FILES.tensors_path(folder))
             made_with, threshold, notes = facts["made_with"], float(facts["threshold"]), dict(facts["notes"])
             gaussian = Gaussian(stored["mean"], stored["covariance"])
             tasks = [
                 TaskStatistics(stored[f"task.{n}.mean"], stored[f"task.{n}.covariance"], int(count))
                 for n, count in enumerate(facts["counts"])
             ]
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise InputError(f"There is no readable DNE in {folder} ({error}); learn it again.") from error
-        if made_with != self._made_with():
-            raise InputError(
-                f"The DNE in {folder} was made with {made_with}, not with {self._made_with()}; "
-                "load it with those settings or learn again."
-            )
+        FILES.refuse_other(folder, made_with, self._made_with())
         self._network.restore(stored)
         self._gaussian, self._tasks, self._threshold, self._notes = gaussian, tasks, threshold, notes
 

@@ -18,6 +18,7 @@ from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Photo, Workbench
 from dinosaur_ad.methods.dne.cutpaste import two_views
 from dinosaur_ad.methods.dne.gaussian import Singles
+from dinosaur_ad.methods.parts.photos import to_images
 from dinosaur_ad.methods.parts.training import EpochLog, Schedule, Step, train
 from dinosaur_ad.methods.parts.training_steps import repeatable
 from dinosaur_ad.methods.parts.vit_base import load_vit
@@ -67,9 +68,8 @@ class FineTuned:
         rows = []
         with torch.inference_mode(), repeatable():
             for group in batched(photos, BATCH):
-                pixels = torch.from_numpy(self.workbench.cache.prepared(group, self.config.size))
-                images = pixels.to(self.workbench.device).permute(0, 3, 1, 2).float() / 255
-                rows.append(self.vit.cls(normalised(images)).cpu().numpy())
+                pixels = self.workbench.cache.prepared(group, self.config.size)
+                rows.append(self.vit.cls(to_images(pixels, self.workbench.device)).cpu().numpy())
         return np.concatenate(rows)
 
     def learn(self, photos: Sequence[Photo], task: int, schedule: Schedule) -> Tuning:

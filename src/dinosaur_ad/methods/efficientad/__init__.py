@@ -42,7 +42,6 @@ Deviations and doubts:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +49,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Lesson, Method, Parameters, Photo, Scores, Workbench
@@ -59,10 +57,12 @@ from dinosaur_ad.methods.efficientad.model import (
     Networks,
     build_learners,
     epochs_within,
-    to_images,
     training_record,
 )
 from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
+from dinosaur_ad.methods.parts.state import StateFiles
+from dinosaur_ad.methods.parts.thresholds import training_threshold
 from dinosaur_ad.methods.parts.training_steps import precision_words, repeatable
 from dinosaur_ad.methods.registry import register
 
@@ -72,9 +72,8 @@ if TYPE_CHECKING:
     from dinosaur_ad.methods.parts.training import EpochLog
 
 BATCH = 16  # images scored at a time
-QUANTILE = 0.975
 HELD_OUT = 0.1
-TENSORS, FACTS = "efficientad.safetensors", "efficientad.json"
+FILES = StateFiles("EfficientAD")
 
 
 @dataclass(frozen=True)
@@ -159,8 +158,7 @@ class EfficientAD(Method):
         """Train student and autoencoder on ``lesson.rehearse`` with the teacher's statistics of these images."""
         config = self.config
         photos = lesson.rehearse(config.replay, per=config.replay_per, seed=self.workbench.seed)
-        if not photos:
-            raise InputError(f"The task '{lesson.task}' has no training images; give at least one normal.")
+        refuse_no_normals(lesson.task, photos)
         taught, held_out = self._split(photos, lesson.held_out)
         self._networks.measure(self._images(taught))
         logs = self._train(taught)
@@ -170,7 +168,7 @@ class EfficientAD(Method):
                 self._quantiles_BQ = losses.map_quantiles(self._maps(held_out))
             image_N = losses.combine(maps_NBHW, self._quantiles_BQ).amax((1, 2))
             branches = maps_NBHW.mean((0, 2, 3)).tolist()
-        self._threshold = float(np.quantile(image_N.cpu().numpy(), QUANTILE))
+        self._threshold = training_threshold(image_N.cpu().numpy())
         self._tasks.append(training_record(lesson.task, len(taught), logs, branches))
 
     def _split(self, photos: Sequence[Photo], given: Sequence[Photo]) -> tuple[Sequence[Photo], Sequence[Photo]]:
@@ -212,8 +210,7 @@ class EfficientAD(Method):
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Scores, maps (N, 64, 64) at 256 pixels, and the one threshold there is."""
         self._refuse_task(task)
-        if not photos:
-            raise InputError("Expected at least one image to score, got none.")
+        refuse_no_photos(photos)
         torch = import_torch()
         margin = 0 if self.config.padded else pdn.UNPADDED_MARGIN
         with torch.inference_mode():
@@ -238,28 +235,19 @@ class EfficientAD(Method):
 
     def save(self, folder: Path) -> None:
         """Write student, autoencoder, the teacher's statistics, the maps' quantiles and the threshold."""
-        from safetensors.numpy import save
-
-        write_atomic(folder / TENSORS, save({name: value.cpu().numpy() for name, value in self._state().items()}))
+        tensors = {name: value.cpu().numpy() for name, value in self._state().items()}
         facts = {"tasks": self._tasks, "threshold": self._threshold, "made_with": self._made_with()}
-        write_atomic(folder / FACTS, json.dumps(facts, indent=2).encode())
+        FILES.write(folder, tensors, facts)
 
     def load(self, folder: Path) -> None:
         """Read what :meth:`save` wrote; a model of another teacher or of other images for the penalty is refused."""
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        try:
-            facts = json.loads((folder / FACTS).read_text())
+        with FILES.reading(folder):
+            facts = FILES.facts(folder)
             made_with, threshold, tasks = facts["made_with"], float(facts["threshold"]), list(facts["tasks"])
-            stored = load_file(folder / TENSORS, device=self.workbench.device)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise InputError(f"There is no readable EfficientAD in {folder} ({error}); learn it again.") from error
-        if made_with != self._made_with():
-            raise InputError(
-                f"The EfficientAD in {folder} was made with {made_with}, not with {self._made_with()}; "
-                "load it with those settings or learn again."
-            )
+            stored = load_file(FILES.tensors_path(folder), device=self.workbench.device)
+        FILES.refuse_other(folder, made_with, self._made_with())
         self._quantiles_BQ = stored.pop("maps.quantiles", None)
         self._networks.statistics = stored.pop("teacher.mean"), stored.pop("teacher.deviation")
         self._networks.learners.load_state_dict(stored)
@@ -267,7 +255,7 @@ class EfficientAD(Method):
 
     def _state(self) -> dict[str, torch.Tensor]:
         if self._networks.statistics is None:
-            raise InputError("EfficientAD has learned no task yet; there is nothing to save.")
+            raise FILES.nothing_to_save()
         mean_C, deviation_C = self._networks.statistics
         state = dict(self._networks.learners.state_dict()) | {"teacher.mean": mean_C, "teacher.deviation": deviation_C}
         return state if self._quantiles_BQ is None else state | {"maps.quantiles": self._quantiles_BQ}

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.efficientad import losses, pdn
 from dinosaur_ad.methods.efficientad.penalty import PenaltyImages
 from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.parts.photos import to_images
+from dinosaur_ad.methods.parts.records import finite_or_none, loss_record
 
 if TYPE_CHECKING:
     import torch
@@ -88,9 +87,9 @@ class Networks:
 
     def maps(self, images: torch.Tensor) -> torch.Tensor:
         """Both maps (N, 2, H, W) of a batch."""
+        teacher = self.describe(images)  # first of all, because it says when nothing was learned yet
         self.learners.eval()
-        first, second = self._halves(images)
-        return losses.maps(self.describe(images), first, second, self.learners["autoencoder"](images))
+        return losses.maps(teacher, *self._halves(images), self.learners["autoencoder"](images))
 
     def _halves(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What the student says in the place of the teacher, and in that of the autoencoder."""
@@ -105,14 +104,6 @@ def build_learners(config: EfficientADConfig) -> torch.nn.Module:
         config.channels, config.ae_widths, size=config.size, padded=config.padded, halving=config.halving
     )
     return import_torch().nn.ModuleDict({"student": student, "autoencoder": autoencoder})
-
-
-def to_images(pixels_NHWC: NDArray[np.uint8], device: str) -> torch.Tensor:
-    """Prepared pixels as the networks take them: (N, 3, S, S), normalised."""
-    torch = import_torch()
-    raw = torch.from_numpy(np.ascontiguousarray(pixels_NHWC)).to(device).float() / 255
-    mean, deviation = (torch.tensor(each, device=device) for each in (IMAGE_MEAN, IMAGE_STD))
-    return ((raw - mean) / deviation).permute(0, 3, 1, 2)
 
 
 def jittered(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -138,15 +129,7 @@ def training_record(task: str, images: int, logs: Sequence[EpochLog], branches: 
     return {
         "task": task,
         "images": images,
-        "epochs": len(logs),
-        "first_loss": _finite(logs[0].loss),
-        "last_loss": _finite(logs[-1].loss),
-        "losses_not_finite": sum(log.nan for log in logs),
-        "mean_map_teacher_student": _finite(branches[0]),
-        "mean_map_autoencoder_student": _finite(branches[1]),
+        **loss_record(logs),
+        "mean_map_teacher_student": finite_or_none(branches[0]),
+        "mean_map_autoencoder_student": finite_or_none(branches[1]),
     }
-
-
-def _finite(value: float) -> float | None:
-    """The number, or None: JSON has no NaN."""
-    return value if math.isfinite(value) else None

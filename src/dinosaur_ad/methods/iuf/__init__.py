@@ -83,11 +83,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.iuf.config import FeatureIUFConfig, PixelIUFConfig
+from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
+from dinosaur_ad.methods.parts.records import finite_or_none
+from dinosaur_ad.methods.parts.state import StateFiles
+from dinosaur_ad.methods.parts.thresholds import training_threshold
 from dinosaur_ad.methods.parts.training import EpochLog, train
 from dinosaur_ad.methods.parts.training_steps import import_torch
 from dinosaur_ad.methods.registry import register
@@ -96,8 +99,7 @@ if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.learner import Learner
 
 BATCH = 16  # images scored together
-QUANTILE = 0.975
-TENSORS, FACTS = "iuf.safetensors", "iuf.json"
+FILES = StateFiles("IUF")
 
 
 @register(
@@ -142,8 +144,7 @@ class IUF(Method):
     def learn(self, lesson: Lesson) -> None:
         """Train on the images of the task alone, keep what later tasks must respect, and set the threshold."""
         config, learner, task = self.config, self.learner, len(self._history)
-        if not lesson.train:
-            raise InputError(f"The task '{lesson.task}' has no training images; give at least one normal.")
+        refuse_no_normals(lesson.task, lesson.train)
         if task >= config.max_tasks:
             raise InputError(
                 f"IUF was built for {config.max_tasks} tasks and '{lesson.task}' is one more; "
@@ -167,15 +168,14 @@ class IUF(Method):
         )
         learner.end(lesson.train)
         self._history.append(_summary(lesson.task, logs))
-        self._threshold = float(np.quantile(self.score(lesson.train).image, QUANTILE))
+        self._threshold = training_threshold(self.score(lesson.train).image)
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Scores, maps (pixels: N, S, S; features: N, 14, 14), and the threshold of the task learned last."""
         self._refuse_task(task)
         if not self._history:
             raise InputError("IUF has learned no task yet; call learn first.")
-        if not photos:
-            raise InputError("Expected at least one image to score, got none.")
+        refuse_no_photos(photos)
         images, maps = [], []
         with import_torch().inference_mode():
             for group in batched(photos, BATCH):
@@ -192,30 +192,24 @@ class IUF(Method):
         from safetensors.torch import save_file
 
         if not self._history:
-            raise InputError("IUF has learned no task yet; there is nothing to save.")
+            raise FILES.nothing_to_save()
         # From the tensors into the file: the 2.5 GB as bytes in between would be one copy more.
-        unfinished = folder / f"{TENSORS}.part"
+        tensors = FILES.tensors_path(folder)
+        unfinished = tensors.with_name(f"{tensors.name}.part")
         save_file({name: value.contiguous() for name, value in self.learner.state().items()}, unfinished)
-        unfinished.replace(folder / TENSORS)
+        unfinished.replace(tensors)
         facts = {"history": self._history, "threshold": self._threshold, "made_with": self._made_with()}
-        write_atomic(folder / FACTS, json.dumps(facts, indent=2).encode())
+        FILES.write_facts(folder, facts)
 
     def load(self, folder: Path) -> None:
         """Read what :meth:`save` wrote; a network of other settings is refused."""
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        try:
-            facts = json.loads((folder / FACTS).read_text())
+        with FILES.reading(folder):
+            facts = FILES.facts(folder)
             made_with, threshold, history = facts["made_with"], float(facts["threshold"]), list(facts["history"])
-            tensors = load_file(folder / TENSORS)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise InputError(f"There is no readable IUF in {folder} ({error}); learn it again.") from error
-        if made_with != self._made_with():
-            raise InputError(
-                f"The IUF in {folder} was made with {made_with}, not with {self._made_with()}; "
-                "load it with those settings or learn again."
-            )
+            tensors = load_file(FILES.tensors_path(folder))
+        FILES.refuse_other(folder, made_with, self._made_with())
         self.learner.restore(tensors)
         self._threshold, self._history = threshold, history
 
@@ -250,7 +244,7 @@ def _summary(task: str, logs: Sequence[EpochLog]) -> dict[str, Any]:
 
     def of(log: EpochLog) -> dict[str, float | None]:
         values = {"loss": log.loss, **log.extra}
-        return {name: value if np.isfinite(value) else None for name, value in values.items()}
+        return {name: finite_or_none(value) for name, value in values.items()}
 
     return {
         "task": task,

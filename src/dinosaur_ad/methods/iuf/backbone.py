@@ -18,7 +18,7 @@ from dinosaur_ad.encoders import Encoder, EncoderSpec, ResNetFeatures, get_spec,
 from dinosaur_ad.encoders.base import check_layers, check_size
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods.iuf.efficientnet import ARCHITECTURES, EfficientNetMaps, channels_and_parameters
-from dinosaur_ad.methods.iuf.learner import normalised
+from dinosaur_ad.methods.parts.photos import to_images
 
 ORIGINAL = "efficientnet-b4"
 STRIDE = 16  # pixels a cell of the grid, for convolutional networks
@@ -70,7 +70,7 @@ class AlignedFeatures:
         """Maps (N, C, H, W), the finest first."""
         network = self._network
         if isinstance(network, EfficientNetMaps):
-            return [*network(normalised(pixels, self._device))]
+            return [*network(to_images(pixels, self._device))]
         if isinstance(network, ResNetFeatures):
             return [each.clone() for each in network(pixels)]  # a clone may be learned from, inference's own may not
         patches_NHWC = torch.from_numpy(network.encode_prepared(pixels).patches).to(self._device)

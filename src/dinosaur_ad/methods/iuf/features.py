@@ -16,7 +16,7 @@ from torch import nn
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
 from dinosaur_ad.methods.iuf.backbone import AlignedFeatures
-from dinosaur_ad.methods.iuf.learner import Learner, normalised, variety
+from dinosaur_ad.methods.iuf.learner import Learner, variety
 from dinosaur_ad.methods.iuf.rules import (
     damping_matrix,
     damping_weights,
@@ -24,6 +24,7 @@ from dinosaur_ad.methods.iuf.rules import (
     share_of_small_singular_values,
 )
 from dinosaur_ad.methods.iuf.transformer import FeatureNetwork
+from dinosaur_ad.methods.parts.photos import to_images
 from dinosaur_ad.methods.parts.training_steps import precision_words
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class FeatureLearner(Learner):
             with torch.no_grad():
                 for group in batched(photos, AT_ONCE):
                     rows = [self._row_of[photo.key] for photo in group]
-                    self.module(normalised(self._prepared(group), self.device), self._table_NLF[rows])
+                    self.module(to_images(self._prepared(group), self.device), self._table_NLF[rows])
         finally:
             for handle in handles:
                 handle.remove()
@@ -163,7 +164,7 @@ class FeatureLearner(Learner):
     def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
         """How far the reconstruction is from the features at each place (N, H, W), and what ``image_score`` says."""
         given = self.backbone(pixels)
-        made, _, _ = self.module.eval()(normalised(pixels, self.device), given)
+        made, _, _ = self.module.eval()(to_images(pixels, self.device), given)
         map_NHW = torch.linalg.vector_norm(made - given, dim=2).unflatten(1, (self.backbone.side,) * 2)
         return image_score(map_NHW, self.config.image_score, self.config.size), map_NHW
 

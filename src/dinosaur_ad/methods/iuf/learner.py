@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.encoders.torch_backend import check_device
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
 
@@ -126,13 +125,6 @@ class Learner(ABC):
     @abstractmethod
     def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
         """Image scores (N,) and maps (N, H, W) of prepared images (N, S, S, 3)."""
-
-
-def normalised(pixels: NDArray[np.uint8], device: torch.device) -> torch.Tensor:
-    """Prepared images (N, S, S, 3) uint8 as a network sees them: (N, 3, S, S), ImageNet's mean and deviation."""
-    raw = torch.from_numpy(np.ascontiguousarray(pixels)).to(device).permute(0, 3, 1, 2).float()
-    mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (IMAGE_MEAN, IMAGE_STD))
-    return (raw / 255 - mean) / std
 
 
 def variety(made: torch.Tensor, given: torch.Tensor) -> torch.Tensor:

@@ -16,13 +16,14 @@ from torch import nn
 
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
 from dinosaur_ad.methods.iuf.attention import Block
-from dinosaur_ad.methods.iuf.learner import Learner, normalised, variety
+from dinosaur_ad.methods.iuf.learner import Learner, variety
 from dinosaur_ad.methods.iuf.rules import (
     damping_matrix,
     damping_weights,
     directions_of_rows,
     tail_of_singular_values,
 )
+from dinosaur_ad.methods.parts.photos import to_images
 from dinosaur_ad.methods.parts.training_steps import precision_words
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class PixelLearner(Learner):
 
     def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
         """The error of each pixel, averaged over channels (N, S, S), and of it what ``image_score`` says."""
-        images = normalised(pixels, self.device)
+        images = to_images(pixels, self.device)
         error_NCHW = (images - self.module.eval()(images).images).abs()
         map_NHW = error_NCHW.mean(dim=1)
         patch_NHW = nn.functional.avg_pool2d(map_NHW[:, None], self.config.patch)[:, 0]

@@ -40,11 +40,16 @@ def tail_of_singular_values(rows_NC: torch.Tensor, kept: int) -> torch.Tensor:
 
     What is not finite counts as zero, since no decomposition takes it; the reconstruction carries it into the loss.
     """
-    return torch.linalg.svdvals(torch.nan_to_num(rows_NC.float()))[kept:].sum()
+    return _singular_values(rows_NC)[kept:].sum().to(rows_NC.device)
 
 
 def share_of_small_singular_values(rows_NC: torch.Tensor, limit: float) -> torch.Tensor:
     """The original's loss: singular values as shares of their sum, and of these the sum of those below ``limit``."""
-    values_K = torch.linalg.svdvals(torch.nan_to_num(rows_NC.float()))
+    values_K = _singular_values(rows_NC)
     shares_K = values_K / values_K.sum().clamp_min(1e-12)
-    return torch.where(shares_K < limit, shares_K, 0).sum()
+    return torch.where(shares_K < limit, shares_K, 0).sum().to(rows_NC.device)
+
+
+def _singular_values(rows_NC: torch.Tensor) -> torch.Tensor:
+    """Largest first ``(K,)``, on the CPU: of so few rows they are found there before a GPU has begun."""
+    return torch.linalg.svdvals(torch.nan_to_num(rows_NC.float()).cpu())

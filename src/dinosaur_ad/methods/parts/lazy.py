@@ -7,12 +7,10 @@ from typing import Any
 from dinosaur_ad.errors import InputError
 
 
-def import_torch() -> Any:
-    """The torch module, or what to install."""
+def import_torch(who: str = "This method") -> Any:
+    """The torch module, or what to install; ``who`` needs it."""
     try:
         import torch
     except ImportError:
-        raise InputError(
-            "This method computes with torch; install it with: pip install 'dinosaur-ad[bench]'."
-        ) from None
+        raise InputError(f"{who} computes with torch; install it with: pip install 'dinosaur-ad[bench]'.") from None
     return torch

@@ -209,8 +209,7 @@ class _Training:
         loss.backward()
         if hooks.before_step:
             hooks.before_step(step)
-        limit = math.inf if schedule.clip is None else schedule.clip
-        if not math.isfinite(float(import_torch().nn.utils.clip_grad_norm_(self._trained, limit))):
+        if not math.isfinite(self._gradient_norm()):
             return None
         self._whole = False
         done = (step.epoch + step.index / self._feed.steps) / schedule.epochs
@@ -220,6 +219,14 @@ class _Training:
         if hooks.after_step:
             hooks.after_step(step)
         return value
+
+    def _gradient_norm(self) -> float:
+        """The length of the whole gradient, which is then cut to the limit of the schedule where there is one."""
+        utils = import_torch().nn.utils
+        if self._schedule.clip is not None:
+            return float(utils.clip_grad_norm_(self._trained, self._schedule.clip))
+        # Only measured: multiplying it by 1 would read and write it once more, 5 GB a step in the largest network.
+        return float(utils.get_total_norm([each.grad for each in self._trained if each.grad is not None]))
 
     def _end_epoch(self) -> None:
         position, started = self._position, time.perf_counter()

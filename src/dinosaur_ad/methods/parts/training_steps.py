@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Photo, Workbench
+from dinosaur_ad.methods.parts import lazy
 
 if TYPE_CHECKING:
     import torch
@@ -266,9 +267,5 @@ def repeatable(*, tf32: bool = False) -> Iterator[None]:
 
 
 def import_torch() -> Any:
-    """The torch module, or what to install."""
-    try:
-        import torch
-    except ImportError:
-        raise InputError("Training computes with torch; install it with: pip install 'dinosaur-ad[bench]'.") from None
-    return torch
+    """The torch module, or what to install to train."""
+    return lazy.import_torch("Training")

@@ -4,6 +4,9 @@
 of the hub (``google/vit-base-patch16-224``), of torchvision (``vit_b_16``, which the authors of the benchmark used) or
 of timm. All are given images with the mean and standard deviation of ImageNet: hub and timm weights expect 0.5 for
 both, which is folded into their patch projection.
+
+They are no entries of the encoders' registry: whatever is there can be loaded as a frozen encoder, exported and kept
+in canonical form, and all of that takes a transformer for one with layer scale, which these do not have.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ import numpy as np
 
 from dinosaur_ad.encoders import EncoderSpec, get_spec, list_specs
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD, check_size
-from dinosaur_ad.encoders.convert import Floats, canonical_name, tensors_sha256, to_canonical
+from dinosaur_ad.encoders.convert import Floats, canonical_name, to_canonical
 from dinosaur_ad.encoders.registry import token_encoder
-from dinosaur_ad.encoders.sources import random_tensors, read_file
+from dinosaur_ad.encoders.sources import random_tensors
 from dinosaur_ad.encoders.specs import Shape
-from dinosaur_ad.encoders.weights import Weights, cache_home
+from dinosaur_ad.encoders.weights import Weights, cache_home, read_published
 from dinosaur_ad.errors import EncoderError, InputError
 
 PATCHES = "embeddings.patch_embeddings."
@@ -146,8 +149,7 @@ def vit_name(name: str) -> str:
 def find_vit_weights(spec: ViTSpec, path: str | Path | None) -> Weights:
     """The weights of a plain ViT from ``path``, or from where they are looked for; what to do where there are none."""
     if path is None and spec.source.startswith("seed:"):
-        tensors = random_tensors(spec)
-        return Weights(spec, tensors_sha256(tensors), spec.source, lambda: tensors)
+        return Weights.in_memory(spec, random_tensors(spec), spec.source)
     if path is None:
         path = cache_home() / "encoders" / spec.name / spec.file
         if not path.is_file():
@@ -156,11 +158,11 @@ def find_vit_weights(spec: ViTSpec, path: str | Path | None) -> Weights:
                 f"{spec.original_file}, and give it with the setting weights=FILE or as {path}; a substitute that "
                 "needs no download is backbone=dinov2s-focus."
             )
-    published = read_file(spec, Path(path)).tensors
+    published = read_published(spec, Path(path)).tensors
     tensors = to_canonical(spec, {vit_name(name): value for name, value in published.items()})
     if not any(name.endswith("conv_proj.weight") for name in published):
         tensors |= _normalised_like_imagenet(tensors)
-    return Weights(spec, tensors_sha256(tensors), f"file:{Path(path).name}", lambda: tensors)
+    return Weights.in_memory(spec, tensors, f"file:{Path(path).name}")
 
 
 def _normalised_like_imagenet(tensors: Mapping[str, Floats]) -> dict[str, Floats]:

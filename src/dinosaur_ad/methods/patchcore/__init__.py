@@ -43,7 +43,6 @@ Deviations and doubts:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,13 +50,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.core.coreset import coreset_size, greedy_coreset
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.parts.flat_memory import FlatMemory, remember
 from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
+from dinosaur_ad.methods.parts.state import StateFiles
+from dinosaur_ad.methods.parts.thresholds import training_threshold
 from dinosaur_ad.methods.patchcore.features import PatchFeatures
 from dinosaur_ad.methods.registry import register
 
@@ -65,8 +66,7 @@ if TYPE_CHECKING:
     import torch
 
 BATCH = 32  # images; their stacked maps are 5 MB each
-QUANTILE = 0.975
-TENSORS, FACTS = "patchcore.safetensors", "patchcore.json"
+FILES = StateFiles("PatchCore")
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,7 @@ class PatchCore(Method):
         """Keep a coreset of the old memory and of all patches of ``lesson.rehearse``, and set the threshold."""
         config, seed = self.config, self.workbench.seed
         photos = lesson.rehearse(config.replay, per=config.replay_per, seed=seed)
-        if not photos:
-            raise InputError(f"The task '{lesson.task}' has no training images; give at least one normal.")
+        refuse_no_normals(lesson.task, photos)
         torch = import_torch()
         with torch.inference_mode():
             points_PC, old = self._gather(photos)
@@ -141,14 +140,13 @@ class PatchCore(Method):
             picks_M = greedy_coreset(points_PC[None], size, first=first)[0]
             self._memory = remember(points_PC[picks_M], config.neighbours)
             image_N, _ = self._judge(points_PC[old:], len(photos))
-        self._threshold = float(np.quantile(image_N.cpu().numpy(), QUANTILE))
+        self._threshold = training_threshold(image_N.cpu().numpy())
         self._tasks.append(lesson.task)
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Scores and maps (N, 28, 28) on the grid of the features, and the one threshold there is."""
         self._refuse_task(task)
-        if not photos:
-            raise InputError("Expected at least one image to score, got none.")
+        refuse_no_photos(photos)
         torch = import_torch()
         images, maps = [], []
         with torch.inference_mode():
@@ -210,10 +208,8 @@ class PatchCore(Method):
 
     def save(self, folder: Path) -> None:
         """Write the memory, its neighbourhoods, the projection and the threshold."""
-        from safetensors.numpy import save
-
         if self._memory is None:
-            raise InputError("PatchCore has learned no task yet; there is nothing to save.")
+            raise FILES.nothing_to_save()
         weight, bias = self._features.projection
         tensors = {
             "bank": self._memory.bank_MC,
@@ -221,26 +217,18 @@ class PatchCore(Method):
             "projection.weight": weight,
             "projection.bias": bias,
         }
-        write_atomic(folder / TENSORS, save({name: tensor.cpu().numpy() for name, tensor in tensors.items()}))
         facts = {"tasks": self._tasks, "threshold": self._threshold, "made_with": self._made_with()}
-        write_atomic(folder / FACTS, json.dumps(facts, indent=2).encode())
+        FILES.write(folder, {name: tensor.cpu().numpy() for name, tensor in tensors.items()}, facts)
 
     def load(self, folder: Path) -> None:
         """Read what :meth:`save` wrote; a memory of other features is refused."""
-        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        try:
-            facts = json.loads((folder / FACTS).read_text())
+        with FILES.reading(folder):
+            facts = FILES.facts(folder)
             made_with, threshold, tasks = facts["made_with"], float(facts["threshold"]), list(facts["tasks"])
-            stored = load_file(folder / TENSORS)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise InputError(f"There is no readable PatchCore in {folder} ({error}); learn it again.") from error
-        if made_with != self._made_with():
-            raise InputError(
-                f"The PatchCore in {folder} was made with {made_with}, not with {self._made_with()}; "
-                "load it with those settings or learn again."
-            )
+            stored = load_file(FILES.tensors_path(folder))
+        FILES.refuse_other(folder, made_with, self._made_with())
         torch = import_torch()
         moved = {name: torch.from_numpy(value).to(self.workbench.device) for name, value in stored.items()}
         self._memory = FlatMemory(moved["bank"], moved["neighbours"])

@@ -55,7 +55,6 @@ Deviations and doubts:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,12 +63,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.parts.flat_memory import remember
 from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
+from dinosaur_ad.methods.parts.state import StateFiles
+from dinosaur_ad.methods.parts.thresholds import training_threshold
 from dinosaur_ad.methods.parts.training_steps import precision_words
 from dinosaur_ad.methods.registry import register
 from dinosaur_ad.methods.ucad.features import PromptedFeatures, PromptKind
@@ -81,8 +82,7 @@ if TYPE_CHECKING:
     import torch
 
 BATCH = 32  # images scored at a time
-QUANTILE = 0.975
-TENSORS, FACTS = "ucad.safetensors", "ucad.json"
+FILES = StateFiles("UCAD")
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,7 @@ class UCAD(Method):
 
     def learn(self, lesson: Lesson) -> None:
         """Train the task's prompt on the regions of its images, then choose its keys and its knowledge."""
-        if not lesson.train:
-            raise InputError(f"The task '{lesson.task}' has no training images; give at least one normal.")
+        refuse_no_normals(lesson.task, lesson.train)
         if lesson.task in [memory.name for memory in self._tasks]:
             raise InputError(f"UCAD has learned the task '{lesson.task}' already; it learns each once.")
         torch, config, seed = import_torch(), self.config, (self.workbench.seed, len(self._tasks))
@@ -200,7 +199,7 @@ class UCAD(Method):
             bank_MC = self._choose(lesson.train, prompt, config.knowledge, (*seed, 2))
             memory = TaskMemory(lesson.task, keys_KC, remember(bank_MC, config.neighbours), prompt.detach().clone())
         self._tasks.append(memory)
-        memory.threshold = float(np.quantile(self.score(lesson.train, lesson.task).image, QUANTILE))
+        memory.threshold = training_threshold(self.score(lesson.train, lesson.task).image)
         memory.record = training_record(logs, labels)
 
     @cached_property
@@ -218,14 +217,13 @@ class UCAD(Method):
         return farthest_points(points_PC, count, first)
 
     def _images(self, photos: Sequence[Photo]) -> torch.Tensor:
-        return self._features.images(self.workbench.cache.prepared(photos, self.config.size))
+        return to_images(self.workbench.cache.prepared(photos, self.config.size), self.workbench.device)
 
     # --- scoring ---
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Scores and maps on the grid of patches, by the memory that the keys name or that of ``task``."""
-        if not photos:
-            raise InputError("Expected at least one image to score, got none.")
+        refuse_no_photos(photos)
         known = self._known(task)
         maps, chosen = [], []
         with import_torch().inference_mode():
@@ -268,26 +266,18 @@ class UCAD(Method):
     def save(self, folder: Path) -> None:
         """Write prompt, keys and knowledge of each task, and the thresholds."""
         facts = {"tasks": [memory.facts() for memory in self._tasks], "made_with": self._made_with()}
-        write_atomic(folder / TENSORS, pack(self._tasks))
-        write_atomic(folder / FACTS, json.dumps(facts, indent=2).encode())
+        FILES.write(folder, pack(self._tasks), facts)
 
     def load(self, folder: Path) -> None:
         """Read what :meth:`save` wrote; memories of another network are refused."""
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        try:
-            facts = json.loads((folder / FACTS).read_text())
-            stored = load_file(folder / TENSORS, device=self.workbench.device)
+        with FILES.reading(folder):
+            facts = FILES.facts(folder)
+            stored = load_file(FILES.tensors_path(folder), device=self.workbench.device)
             tasks = unpack(facts["tasks"], stored, self.config.neighbours)
             made_with = facts["made_with"]
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise InputError(f"There is no readable UCAD in {folder} ({error}); learn it again.") from error
-        if made_with != self._made_with():
-            raise InputError(
-                f"The UCAD in {folder} was made with {made_with}, not with {self._made_with()}; "
-                "load it with those settings or learn again."
-            )
+        FILES.refuse_other(folder, made_with, self._made_with())
         self._tasks = tasks
 
     def _made_with(self) -> dict[str, Any]:

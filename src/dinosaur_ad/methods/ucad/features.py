@@ -13,9 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import EncoderError
 from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.vit_base import POSITIONS, VisionTransformer, load_vit, sized, vit_name, vit_spec
@@ -92,13 +90,6 @@ class PromptedFeatures:
         else:
             drawn = generator.uniform(-spread, spread, self.prompt_shape)
         return import_torch().from_numpy(drawn.astype(np.float32)).to(self._device)
-
-    def images(self, pixels_NHWC: NDArray[np.uint8]) -> torch.Tensor:
-        """Prepared pixels as the network takes them: (N, 3, S, S), normalised."""
-        torch = import_torch()
-        raw = torch.from_numpy(np.ascontiguousarray(pixels_NHWC)).to(self._device).float() / 255
-        mean, deviation = (torch.tensor(each, device=self._device) for each in (IMAGE_MEAN, IMAGE_STD))
-        return ((raw - mean) / deviation).permute(0, 3, 1, 2)
 
     @property
     def parameters(self) -> int:

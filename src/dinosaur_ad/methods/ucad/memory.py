@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from dinosaur_ad.core.coreset import greedy_coreset
 from dinosaur_ad.methods.parts.flat_memory import BLOCK_BYTES, FlatMemory, remember
 from dinosaur_ad.methods.parts.lazy import import_torch
@@ -43,13 +45,11 @@ class TaskMemory:
         return {"name": self.name, "threshold": self.threshold, "record": self.record}
 
 
-def pack(tasks: Sequence[TaskMemory]) -> bytes:
-    """All tensors of all tasks as one safetensors file."""
-    from safetensors.numpy import save
-
-    named = {f"{n}.{part}": value for n, memory in enumerate(tasks) for part, value in memory.tensors().items()}
-    packed: bytes = save({name: value.cpu().numpy() for name, value in named.items()})
-    return packed
+def pack(tasks: Sequence[TaskMemory]) -> dict[str, NDArray[Any]]:
+    """All tensors of all tasks by the names under which they are stored."""
+    return {
+        f"{n}.{part}": value.cpu().numpy() for n, memory in enumerate(tasks) for part, value in memory.tensors().items()
+    }
 
 
 def unpack(facts: Sequence[dict[str, Any]], stored: Mapping[str, torch.Tensor], neighbours: int) -> list[TaskMemory]:

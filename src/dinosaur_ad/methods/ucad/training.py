@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from dinosaur_ad.methods.contract import Floats, Photo, Workbench
 from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.parts.records import loss_record
 from dinosaur_ad.methods.ucad import losses
 from dinosaur_ad.methods.ucad.features import PromptedFeatures
 from dinosaur_ad.methods.ucad.regions import RegionMaker
@@ -70,12 +70,7 @@ def train_prompt(
 def training_record(logs: Sequence[EpochLog], labels: Mapping[str, Floats]) -> dict[str, Any]:
     """How training went, and what the regions were like; JSON-able."""
     counts = [len(np.unique(row_P)) for row_P in labels.values()]
-    return {
-        "epochs": len(logs),
-        # JSON has no NaN, which is what an epoch without a finite step has for a loss.
-        "first_loss": logs[0].loss if math.isfinite(logs[0].loss) else None,
-        "last_loss": logs[-1].loss if math.isfinite(logs[-1].loss) else None,
-        "losses_not_finite": sum(log.nan for log in logs),
+    return loss_record(logs) | {
         "regions_an_image": float(np.mean(counts)),
         "images_of_one_region": sum(count == 1 for count in counts),
     }

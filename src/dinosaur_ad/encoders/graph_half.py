@@ -1,4 +1,4 @@
-"""float16 where it is safe: products and what lies between them.
+"""float16 where it is safe, for GPUs and for exports: products and what lies between them.
 
 Layer norms, softmax and the residual stream stay in float32: sums over many channels, exponentials, and a stream whose
 few huge channels leave half precision no digits for the others. So does the patch projection, whose folded weights are
