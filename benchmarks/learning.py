@@ -37,7 +37,7 @@ def run(quick: bool) -> Section:
     return Section(
         "Learning",
         [Table("Default encoder and preset, 256 px images, into a store on disk; fastest turn", columns, rows)],
-        [at_most(f"learning {counts[-1]} images: share of the memory", share, 0.05)],
+        [at_most(f"learning {counts[-1]} images: share of the memory", share, 0.02)],
     )
 
 

@@ -65,8 +65,12 @@ def greedy_coreset(
 def _pick(points_LDC: Array, first_L: Array, size: int, *, with_gram: bool) -> Array:
     xp = namespace(points_LDC)
     lane_L = like(np.arange(points_LDC.shape[0]), points_LDC, xp.int64)
-    norms_LD = _norms(points_LDC)
     gram_LDD = points_LDC @ xp.matrix_transpose(points_LDC) if with_gram else None
+    if gram_LDD is None:
+        norms_LD = _norms(points_LDC)
+    else:
+        place_D = like(np.arange(points_LDC.shape[1]), points_LDC, xp.int64)
+        norms_LD = gram_LDD[:, place_D, place_D]
 
     def squared_distance_to(pick_L: Array) -> Array:
         if gram_LDD is not None:
@@ -76,7 +80,10 @@ def _pick(points_LDC: Array, first_L: Array, size: int, *, with_gram: bool) -> A
             product_LD = (points_LDC[0] @ points_LDC[lane_L, pick_L][0])[None]
         else:
             product_LD = (points_LDC @ points_LDC[lane_L, pick_L][:, :, None])[:, :, 0]
-        return norms_LD - 2 * product_LD + norms_LD[lane_L, pick_L][:, None]
+        product_LD *= -2  # in its own place: this is done for every pick
+        product_LD += norms_LD
+        product_LD += norms_LD[lane_L, pick_L][:, None]
+        return product_LD
 
     picks = [first_L]
     nearest_LD = xp.full_like(norms_LD, float("inf"))

@@ -284,7 +284,7 @@ class _Training:
         moments: dict[int, dict[str, torch.Tensor]] = {}
         for key in [key for key in tensors if key.startswith("optimiser/")]:
             _, number, name = key.split("/", 2)
-            moments.setdefault(int(number), {})[name] = tensors.pop(key)
+            moments.setdefault(int(number), {})[name] = _laid_out(tensors.pop(key), self._trained[int(number)])
         self._restore(tensors)
         self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": moments})
         epochs, steps = self._schedule.epochs, self._feed.steps
@@ -295,3 +295,11 @@ class _Training:
         with import_torch().no_grad():
             for name, value in tensors.items():
                 self._state[name].copy_(value)
+
+
+def _laid_out(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """A moment in memory as its parameter is, which an update in one pass asks for; a count of steps as it is."""
+    if value.shape != parameter.shape:
+        return value
+    laid_out: torch.Tensor = import_torch().empty_like(parameter, dtype=value.dtype, requires_grad=False)
+    return laid_out.copy_(value)
