@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from dinosaur_ad.core.metrics import auroc
+from dinosaur_ad.edge.profile.document import read_profile
+from dinosaur_ad.methods import list_methods
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "real_images.json"
 SPEED = "python -m benchmarks --show benchmarks/results/amd-epyc-2-cores.json"
+PROFILE = "python -m dinosaur_ad.cli profile compare results/edge/profile-amd-epyc-2-cores"
 
 
 def block(page: Path, command: str) -> str:
@@ -31,6 +34,11 @@ def block(page: Path, command: str) -> str:
         ("docs/speed.md", f"{SPEED} --only coreset --only scoring --only learning --only store"),
         ("docs/speed.md", f"{SPEED} --only evaluation"),
         ("docs/speed.md", f"{SPEED} --only runtime"),
+        ("README.md", f"{PROFILE}.json --print efficiency"),
+        ("docs/profile.md", f"{PROFILE}.json --print latency"),
+        ("docs/profile.md", f"{PROFILE}.json --print resources"),
+        ("docs/profile.md", f"{PROFILE}.json --print learning"),
+        ("docs/profile.md", f"{PROFILE}-443.json --print learning"),
         ("README.md", "python -m dinosaur_ad.cli bench report results --print overview"),
         ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print overview"),
         ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print thresholds"),
@@ -72,3 +80,16 @@ def test_the_default_preset_keeps_what_it_promised(scenario: str, least: float) 
 def test_geometric_drift_as_printed_is_near_chance_and_as_meant_is_not() -> None:
     assert mean("mtd-geo-literal", "paper", "auroc") < 0.62
     assert mean("mtd-geo", "paper", "auroc") > 0.7
+
+
+def test_the_stored_profiles_hold_all_methods_and_what_is_claimed_of_them() -> None:
+    edge = ROOT / "results" / "edge"
+    every, alone = (
+        {method["name"]: method for method in read_profile(edge / f"profile-amd-epyc-2-cores{suffix}.json")["methods"]}
+        for suffix in ("", "-443")
+    )
+    assert every.keys() == {*list_methods(), "dinosaur:paper"}
+    assert {method["status"] for method in every.values()} == {"measured"}
+    assert every["dinosaur"]["latency_ms"]["mean"] < every["patchcore"]["latency_ms"]["mean"]
+    assert alone["dinosaur"]["learning"]["images"] == 443
+    assert alone["dinosaur"]["learning"]["coreset_share"] < 0.02

@@ -67,6 +67,24 @@ def test_notes_are_shown_with_their_method() -> None:
     assert "dne: learning is 1 epoch, measured." in text
 
 
+def test_what_is_true_of_several_methods_is_said_once() -> None:
+    random = "random weights: speed only"
+    methods = [made_up_method(name, notes=[random]) for name in ("dne", "ucad")] + [made_up_method("dinosaur")]
+    profile = made_up_profile(*methods)
+    assert to_text([profile]).count(random) == 1
+    assert "dne, ucad: random weights: speed only." in to_text([profile])
+    table = efficiency_table([profile])
+    (mark,) = [note.mark for note in table.notes if random in note.text]
+    marks = {row[0].text: row[0].mark.split(",") for block in table.blocks for row in block.rows}
+    assert {name for name, of in marks.items() if mark in of} == {"dne", "ucad"}
+
+
+def test_one_table_can_be_asked_for() -> None:
+    assert to_text([made_up_profile()], only="machine").startswith("## The machines")
+    with pytest.raises(InputError, match=r"no table 'speed' in these profiles; those there are: efficiency, latency"):
+        to_text([made_up_profile()], only="speed")
+
+
 def test_the_other_tables_show_what_was_measured() -> None:
     tables = {table.key: table for table in profile_tables([made_up_profile()])}
     assert list(tables) == ["efficiency", "latency", "resources", "learning", "floor", "machine"]

@@ -66,6 +66,7 @@ def add_parser(verbs: Subparsers) -> None:
     part.add_argument("profiles", metavar="FILE.json", nargs="+", type=Path, help="what profile --out wrote")
     part.add_argument("--html", metavar="FILE", type=Path, default=argparse.SUPPRESS, help="write the tables as a page")
     part.add_argument("--latex", action="store_true", help="print LaTeX instead of Markdown")
+    part.add_argument("--print", metavar="TABLE", help="print this table alone, such as efficiency")
 
 
 def _add_counts(parser: argparse.ArgumentParser) -> None:
@@ -113,10 +114,11 @@ def compare(arguments: argparse.Namespace) -> int:
 
     _check_place(arguments.html, "--html")
     profiles = [read_profile(path) for path in arguments.profiles]
+    text = to_text(profiles, latex=arguments.latex, only=arguments.print)
     if arguments.html is not None:
         write_page(arguments.html, profile_page(profiles))
         say(f"page: {arguments.html}")
-    print(to_text(profiles, latex=arguments.latex), end="")
+    print(text, end="")
     return EXIT_OK
 
 

@@ -18,6 +18,7 @@ from dinosaur_ad.edge.profile.document import Document
 from dinosaur_ad.edge.profile.facts import machine_table
 from dinosaur_ad.edge.profile.rows import Method, find_method, made_with, method_names, short_name
 from dinosaur_ad.edge.profile.schema import MEASURED
+from dinosaur_ad.errors import InputError
 from dinosaur_ad.report.html import Html, element, page, section
 
 TITLE = "DINOSaur profile"
@@ -36,9 +37,13 @@ def profile_tables(profiles: Sequence[Document]) -> list[Table]:
     return [table for table in tables if table.blocks]
 
 
-def to_text(profiles: Sequence[Document], *, latex: bool = False) -> str:
-    """The tables as Markdown, or as LaTeX."""
-    return "\n".join(map(to_latex if latex else to_markdown, profile_tables(profiles)))
+def to_text(profiles: Sequence[Document], *, latex: bool = False, only: str | None = None) -> str:
+    """The tables as Markdown, or as LaTeX; all of them, or the one whose key is ``only``."""
+    tables = [table for table in profile_tables(profiles) if only in (None, table.key)]
+    if not tables:
+        known = ", ".join(table.key for table in profile_tables(profiles))
+        raise InputError(f"There is no table '{only}' in these profiles; those there are: {known}.")
+    return "\n".join(map(to_latex if latex else to_markdown, tables))
 
 
 def profile_page(profiles: Sequence[Document]) -> Html:
@@ -55,17 +60,23 @@ def profile_page(profiles: Sequence[Document]) -> Html:
 
 @dataclass
 class _Notes:
-    """Numbers the notes below a table, each once."""
+    """Numbers the notes below a table; what is true of several methods is said once, with all their names."""
 
-    texts: dict[str, str] = field(default_factory=dict)
+    names: dict[str, list[str]] = field(default_factory=dict)
 
-    def mark(self, texts: Iterable[str]) -> str:
-        """The numbers of these notes."""
-        return ",".join(self.texts.setdefault(text, str(len(self.texts) + 1)) for text in texts)
+    def mark(self, name: str, texts: Iterable[str]) -> str:
+        """The numbers of these notes on a method."""
+        for text in dict.fromkeys(texts):
+            of = self.names.setdefault(text, [])
+            if name not in of:
+                of.append(name)
+        order = list(self.names)
+        return ",".join(str(number) for number in sorted(order.index(text) + 1 for text in set(texts)))
 
     def all(self) -> tuple[Note, ...]:
         """The notes, in the order of their numbers."""
-        return tuple(Note(text, mark) for text, mark in self.texts.items())
+        said = (f"{', '.join(names)}: {text}" for text, names in self.names.items())
+        return tuple(Note(text, str(number)) for number, text in enumerate(said, start=1))
 
 
 def efficiency_table(profiles: Sequence[Document]) -> Table:
@@ -110,11 +121,11 @@ def _efficiency_row(name: str, profiles: Sequence[Document], devices: Sequence[D
     known = [method for method in found if method and method["status"] == MEASURED]
     key = paper().method_of(name)
     size = paper().sizes[key] if key else None
-    remarks = dict.fromkeys(f"{name}: {note}." for method in found if method for note in method["notes"])
-    made = dict.fromkeys(f"{name}: {made_with(method)}." for method in known)
+    remarks = [f"{note}." for method in found if method for note in method["notes"]]
+    made = [f"{made_with(method)}." for method in known]
     counts = known[0]["parameters"] if known else {"total": math.nan, "trainable": math.nan}
     return [
-        words(name, notes.mark([*made, *remarks])),
+        words(name, notes.mark(name, [*made, *remarks])),
         *(figure(counts[kind] / 1e6, digits=1) for kind in ("total", "trainable")),
         figure(size.parameters if size else math.nan, digits=1),
         *(_storage(method, notes) for method in found),
@@ -129,14 +140,14 @@ def _storage(method: Method | None, notes: _Notes) -> Entry:
         return figure(math.nan)
     storage = method["storage"]
     entry = figure(storage["task_bytes"] / MIB, digits=1)
-    return Entry(Cell(entry.cell.text, mark=notes.mark([f"Storage of {method['name']}: {storage['words']}."])))
+    return Entry(Cell(entry.cell.text, mark=notes.mark(method["name"], [f"kept of a task: {storage['words']}."])))
 
 
 def _speed(method: Method | None, notes: _Notes) -> tuple[Entry, Entry]:
     if method is None:
         return words("–"), words("–")
     if method["status"] != MEASURED:
-        return words(method["status"], notes.mark([f"{method['name']}: {method['reason']}."])), words("–")
+        return words(method["status"], notes.mark(method["name"], [f"{method['reason']}."])), words("–")
     latency = method["latency_ms"]
     return figure(latency["mean"], latency["std"], digits=1), figure(latency["fps"], digits=1)
 
