@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from dinosaur_ad.core.threads import MOST_THREADS, in_threads, usable_threads
+from dinosaur_ad.core.threads import MOST_THREADS, allotted_threads, in_threads, usable_threads
 
 
 @pytest.fixture
@@ -20,14 +20,20 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize(
-    ("variable", "threads"),
-    [(None, 8), ("", 8), ("3", 3), (" 2 ", 2), ("1", 1), ("0", 1), ("64", 8), ("5,2", 5), ("many", 8)],
+    ("variable", "allotted", "usable"),
+    [
+        *((None, None, 8), ("", None, 8), ("0", None, 8), ("many", None, 8), ("-2", None, 8)),
+        *(("3", 3, 3), (" 2 ", 2, 2), ("1", 1, 1), ("5,2", 5, 5), ("64", 64, 8)),
+    ],
 )
-def test_a_scheduler_bounds_the_threads(variable: str | None, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_bounds_the_threads(
+    variable: str | None, allotted: int | None, usable: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if variable is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", variable)
-    assert usable_threads() == threads
+    assert allotted_threads() == allotted
+    assert usable_threads() == usable
 
 
 def test_where_there_is_no_affinity_all_cores_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,14 @@ Piece = TypeVar("Piece")
 def usable_threads() -> int:
     """How many threads this process should use: its cores, or fewer where a scheduler says so (OMP_NUM_THREADS)."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, allotted_threads() or cores)
+
+
+def allotted_threads() -> int | None:
+    """The number in OMP_NUM_THREADS; None where there is none, or nothing that can be one, which OpenMP ignores too."""
     # OpenMP allows one number a nesting level ("4,2"); the first is for those who start threads from none.
-    shared_out = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return max(1, min(cores, int(shared_out))) if shared_out.isdecimal() else cores
+    number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return (int(number) or None) if number.isdecimal() else None
 
 
 def in_threads(work: Callable[[Piece], None], pieces: Iterable[Piece], threads: int) -> None:

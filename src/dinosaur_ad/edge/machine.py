@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dinosaur_ad.bench.environment import environment
+from dinosaur_ad.core.threads import allotted_threads
 
 ROOT = Path("/")
 _PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "openvino", "torch", "pillow")
@@ -170,7 +171,7 @@ def _products(side: int) -> list[Callable[[], object]]:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     options = ort.SessionOptions()
-    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)
+    options.intra_op_num_threads = allotted_threads() or 0
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return [lambda: left @ right, lambda: session.run(None, {"left": left})]
 

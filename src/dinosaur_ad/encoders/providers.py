@@ -7,7 +7,6 @@ what the installed build of ONNX Runtime brings for a GPU or a phone chip. Nothi
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import re
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from dinosaur_ad.core.threads import allotted_threads
 from dinosaur_ad.errors import EncoderError
 
 PRECISIONS = ("float32", "bfloat16", "float16", "int8")
@@ -122,7 +122,7 @@ def first_with(precision: str) -> str:
 
 def thread_count(threads: int | None) -> int | None:
     """The CPU threads to use: as asked, else as a scheduler that shares out the cores says, else None for all."""
-    return threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or None
+    return threads or allotted_threads()
 
 
 def has_int8_dot_product() -> bool:
