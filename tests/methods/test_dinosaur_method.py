@@ -65,6 +65,23 @@ def test_what_was_answered_before_is_not_asked_again(monkeypatch: pytest.MonkeyP
         method.score(as_photos(product(0, 1, seed=77), "new"))
 
 
+def test_without_a_cache_an_image_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = tiny("dinosaur").build(Workbench())
+    assert isinstance(method, DinosaurMethod)
+    teach(method)
+    encoded: list[str] = []
+    encode = DinosaurMethod._encode
+
+    def watched(self: DinosaurMethod, photos: Sequence[Photo]) -> NDArray[np.float32]:
+        encoded.extend(photo.key for photo in photos)
+        return encode(self, photos)
+
+    monkeypatch.setattr(DinosaurMethod, "_encode", watched)
+    photos = as_photos(TESTS, "test")
+    method.score(photos)
+    assert encoded == [photo.key for photo in photos]
+
+
 def test_held_out_normals_set_the_threshold_and_nothing_else() -> None:
     plain, informed = (tiny("dinosaur").build(Workbench()) for _ in range(2))
     assert isinstance(plain, DinosaurMethod)

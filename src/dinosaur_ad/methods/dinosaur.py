@@ -107,6 +107,8 @@ class DinosaurMethod(Method):
         self._resident = _Resident(_gpu_room(self.workbench.device))
         self._descriptors: dict[str, Floats] = {}
         self._answers: dict[tuple[str, str], tuple[float, Floats]] = {}
+        # Features of the photos that were just routed, which are then asked about: without a cache they were encoded.
+        self._at_hand: tuple[list[str], tuple[Floats, Floats]] | None = None
 
     def learn(self, lesson: Lesson) -> None:
         """Make the task's bank, prototype and threshold, as ``Dinosaur.learn`` does."""
@@ -131,6 +133,7 @@ class DinosaurMethod(Method):
         for group in batched(photos, SCORE_AT_ONCE if self.workbench.device == "cpu" else SCORE_AT_ONCE_GPU):
             candidates = [[task]] * len(group) if task else self._route(group)
             self._ask(group, candidates)
+            self._at_hand = None
             asked += [
                 {name: self._answers[photo.key, name] for name in names}
                 for photo, names in zip(group, candidates, strict=True)
@@ -147,9 +150,9 @@ class DinosaurMethod(Method):
     def _route(self, photos: Sequence[Photo]) -> list[list[str]]:
         unknown = [photo for photo in photos if photo.key not in self._descriptors]
         if unknown:
-            self._descriptors |= {
-                photo.key: row for photo, row in zip(unknown, self._describe(*self._features(unknown)), strict=True)
-            }
+            features = self._features(unknown)
+            self._at_hand = [photo.key for photo in unknown], features
+            self._descriptors |= {photo.key: row for photo, row in zip(unknown, self._describe(*features), strict=True)}
         return self._banks.route(self._store, np.stack([self._descriptors[photo.key] for photo in photos]))
 
     def _ask(self, photos: Sequence[Photo], candidates: Sequence[Sequence[str]]) -> None:
@@ -183,6 +186,8 @@ class DinosaurMethod(Method):
 
     def _features(self, photos: Sequence[Photo]) -> tuple[Floats, Floats]:
         """CLS (N, C) and patch features (N, H, W, C), from the cache where it has them."""
+        if self._at_hand is not None and self._at_hand[0] == [photo.key for photo in photos]:
+            return self._at_hand[1]
         recipe = f"{self.encoder.fingerprint}-{self.preset.normalise:d}{self.preset.average:d}"
         if self.workbench.device == "cpu":
             tokens_NTC = self.workbench.cache.features(recipe, photos, self._encode)
