@@ -107,8 +107,6 @@ class DinosaurMethod(Method):
         self._resident = _Resident(_gpu_room(self.workbench.device))
         self._descriptors: dict[str, Floats] = {}
         self._answers: dict[tuple[str, str], tuple[float, Floats]] = {}
-        # Features of the photos that were just routed, which are then asked about: without a cache they were encoded.
-        self._at_hand: tuple[list[str], tuple[Floats, Floats]] | None = None
 
     def learn(self, lesson: Lesson) -> None:
         """Make the task's bank, prototype and threshold, as ``Dinosaur.learn`` does."""
@@ -131,9 +129,8 @@ class DinosaurMethod(Method):
         """Ask the banks that routing names, or the one of ``task``."""
         asked: list[Answers] = []
         for group in batched(photos, SCORE_AT_ONCE if self.workbench.device == "cpu" else SCORE_AT_ONCE_GPU):
-            candidates = [[task]] * len(group) if task else self._route(group)
-            self._ask(group, candidates)
-            self._at_hand = None
+            candidates, patches_NHWC = ([[task]] * len(group), None) if task else self._route(group)
+            self._ask(group, candidates, patches_NHWC)
             asked += [
                 {name: self._answers[photo.key, name] for name in names}
                 for photo, names in zip(group, candidates, strict=True)
@@ -147,15 +144,18 @@ class DinosaurMethod(Method):
             thresholds=np.asarray([limits[name] for name in routes], np.float32),
         )
 
-    def _route(self, photos: Sequence[Photo]) -> list[list[str]]:
+    def _route(self, photos: Sequence[Photo]) -> tuple[list[list[str]], Floats | None]:
+        """The tasks to ask about each photo, and the patch features where all had to be read or encoded for that."""
         unknown = [photo for photo in photos if photo.key not in self._descriptors]
+        patches_NHWC = None
         if unknown:
-            features = self._features(unknown)
-            self._at_hand = [photo.key for photo in unknown], features
-            self._descriptors |= {photo.key: row for photo, row in zip(unknown, self._describe(*features), strict=True)}
-        return self._banks.route(self._store, np.stack([self._descriptors[photo.key] for photo in photos]))
+            cls_NC, patches_NHWC = self._features(unknown)
+            described = zip(unknown, self._describe(cls_NC, patches_NHWC), strict=True)
+            self._descriptors |= {photo.key: row for photo, row in described}
+        candidates = self._banks.route(self._store, np.stack([self._descriptors[photo.key] for photo in photos]))
+        return candidates, patches_NHWC if len(unknown) == len(photos) else None
 
-    def _ask(self, photos: Sequence[Photo], candidates: Sequence[Sequence[str]]) -> None:
+    def _ask(self, photos: Sequence[Photo], candidates: Sequence[Sequence[str]], patches_NHWC: Floats | None) -> None:
         """Have an answer of every candidate for every photo; those that were given before stay."""
         missing = [
             [name for name in names if (photo.key, name) not in self._answers]
@@ -163,21 +163,23 @@ class DinosaurMethod(Method):
         ]
         rows = [n for n, names in enumerate(missing) if names]
         if rows:
-            patches_NHWC = self._moved(photos, rows)
-            answered = self._banks.ask(self._store, patches_NHWC, [missing[n] for n in rows])
+            moved_NHWC = self._moved(photos, rows, patches_NHWC)
+            answered = self._banks.ask(self._store, moved_NHWC, [missing[n] for n in rows])
             for n, answers in zip(rows, answered, strict=True):
                 self._answers |= {(photos[n].key, name): answer for name, answer in answers.items()}
 
-    def _moved(self, photos: Sequence[Photo], rows: list[int]) -> Array:
+    def _moved(self, photos: Sequence[Photo], rows: list[int], patches_NHWC: Floats | None) -> Array:
         """Patch features of some of the photos where products are computed; on a GPU those of all stay there."""
         if self.workbench.device == "cpu":
-            return self._put(self._features([photos[n] for n in rows])[1])
+            if patches_NHWC is None:
+                return self._put(self._features([photos[n] for n in rows])[1])
+            return self._put(patches_NHWC if len(rows) == len(photos) else patches_NHWC[rows])
         keys = tuple(photo.key for photo in photos)
-        patches_NHWC = self._resident.get(keys)
-        if patches_NHWC is None:
-            patches_NHWC = self._put(self._features(photos)[1])
-            self._resident.keep(keys, patches_NHWC)
-        return patches_NHWC if len(rows) == len(photos) else patches_NHWC[rows]
+        resident_NHWC = self._resident.get(keys)
+        if resident_NHWC is None:
+            resident_NHWC = self._put(self._features(photos)[1] if patches_NHWC is None else patches_NHWC)
+            self._resident.keep(keys, resident_NHWC)
+        return resident_NHWC if len(rows) == len(photos) else resident_NHWC[rows]
 
     def _threshold(self, task: str) -> float:
         return alarm_threshold(self.preset, self._banks.get(self._store, task).scores, self.preset.false_alarms)
@@ -186,8 +188,6 @@ class DinosaurMethod(Method):
 
     def _features(self, photos: Sequence[Photo]) -> tuple[Floats, Floats]:
         """CLS (N, C) and patch features (N, H, W, C), from the cache where it has them."""
-        if self._at_hand is not None and self._at_hand[0] == [photo.key for photo in photos]:
-            return self._at_hand[1]
         recipe = f"{self.encoder.fingerprint}-{self.preset.normalise:d}{self.preset.average:d}"
         if self.workbench.device == "cpu":
             tokens_NTC = self.workbench.cache.features(recipe, photos, self._encode)

@@ -23,6 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dinosaur_ad.encoders.graph_forms import quantise_columns
 from dinosaur_ad.encoders.graph_rewrite import Rewriter, copied, projections
+from dinosaur_ad.encoders.onnx_backend import session_options
 from dinosaur_ad.errors import InputError
 
 Floats = NDArray[np.float32]
@@ -73,9 +74,9 @@ def observe(model: onnx.ModelProto, images: NDArray[np.uint8]) -> dict[str, Rang
             output = f"{name}_{kind}"
             watched.graph.node.append(helper.make_node(f"Reduce{kind}", [name, "observed_axes"], [output], keepdims=0))
             watched.graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, None))
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    session = ort.InferenceSession(watched.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        watched.SerializeToString(), session_options(None), providers=["CPUExecutionProvider"]
+    )
     seen: dict[str, Range] = {}
     for start in range(0, len(images), BATCH):
         found = session.run(None, {"images": images[start : start + BATCH]})

@@ -117,10 +117,9 @@ class FeatureLearner(Learner):
 
     def after_step(self, step: Step) -> None:
         """``theta <- 0.05 before + 0.95 theta``, of running statistics too."""
-        if self._before:
-            values, before = zip(*self._before, strict=True)
-            with torch.no_grad():
-                torch._foreach_lerp_(values, before, self.config.mix)
+        with torch.no_grad():
+            for value, before in self._before:
+                value.lerp_(before, self.config.mix)
 
     def end(self, photos: Sequence[Photo]) -> None:
         """Add to each damped layer's Gram matrix the mean output (over places) for every image of the task."""
