@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from efficientad_helpers import LESSONS, folder_of_images, tiny, torch
+from numpy.typing import NDArray
 from plates import PLATES, SPOTTED, interrupted
 
 from dinosaur_ad.core.metrics import auroc
+from dinosaur_ad.data.images import read_image
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Workbench, get_method
-from dinosaur_ad.methods.efficientad import EfficientADConfig, losses, pdn
+from dinosaur_ad.methods.efficientad import EfficientADConfig, losses, pdn, penalty
 
 # --- sizes ---
 
@@ -112,6 +114,26 @@ def test_a_single_image_is_enough() -> None:
     method = tiny("efficientad:original", epochs=1)
     method.learn(Lesson("one", LESSONS[0].train[:1]))
     assert np.isfinite(method.score(LESSONS[0].train).image).all()
+
+
+@pytest.mark.parametrize("kept", [0, 2**20])
+def test_penalty_images_are_the_same_read_or_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    monkeypatch.setattr(penalty, "KEEP_BYTES", kept)
+    read: list[Path] = []
+
+    def reading(path: Path) -> NDArray[np.uint8]:
+        read.append(path)
+        return read_image(path)
+
+    monkeypatch.setattr(penalty, "read_image", reading)
+    images = penalty.PenaltyImages(str(folder_of_images(tmp_path / "anything")), 64)
+    once = images.draw(12, torch.Generator().manual_seed(3))
+    read.clear()
+    again = images.draw(12, torch.Generator().manual_seed(3))
+    np.testing.assert_array_equal(once, again)
+    grey = (once == once[..., :1]).all((1, 2, 3))
+    assert 0 < grey.sum() < 12
+    assert len(read) == (0 if kept else 12)
 
 
 def test_penalty_images_change_the_student_and_are_named(tmp_path: Path) -> None:

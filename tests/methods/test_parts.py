@@ -13,6 +13,7 @@ from method_helpers import build, grey, tiny
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Workbench
+from dinosaur_ad.methods.parts.cells import cell_means
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
 from dinosaur_ad.methods.parts.records import finite_or_none, loss_record
 from dinosaur_ad.methods.parts.state import StateFiles
@@ -127,3 +128,21 @@ def test_scoring_too_early_does_no_harm_to_learning(name: str) -> None:
         method.score(photos)
     method.learn(Lesson("plain", photos))
     assert method.score(photos).image.shape == (2,)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize(("size", "side", "padding"), [(13, 2, 0), (13, 2, 1), (12, 2, 1), (12, 2, 0), (24, 8, 0)])
+def test_means_of_cells_are_those_of_torch_and_so_are_their_gradients(
+    size: int, side: int, padding: int, last: bool
+) -> None:
+    layout = torch.channels_last if last else torch.contiguous_format
+    maps = torch.rand(2, 3, size, size + 1, generator=torch.Generator().manual_seed(size))
+    ours, theirs = (maps.clone(memory_format=layout).requires_grad_() for _ in range(2))
+    found = cell_means(ours, side, padding=padding)
+    expected = torch.nn.functional.avg_pool2d(theirs, side, side, padding)
+    torch.testing.assert_close(found, expected)
+    weights = torch.rand(expected.shape, generator=torch.Generator().manual_seed(1))
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+    assert not last or found.is_contiguous(memory_format=torch.channels_last)

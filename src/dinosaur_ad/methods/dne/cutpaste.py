@@ -2,13 +2,15 @@
 
 CutPaste as DNE's authors use it: the image is jittered in colour; a piece of 2 to 15 % of its area, of any shape
 between 1:10 and 10:1, is jittered again and pasted at a random place; each view is turned by up to 90 degrees.
-Everything is drawn from one generator on the CPU, so the same seed gives the same views on every device; the pixels are
-computed where the images are. Images are (3, H, W) tensors of float32 between 0 and 1.
+Everything is drawn from one generator on the CPU, image by image: the same seed gives the same views on every device.
+The pixels are computed where the images are, all images of a batch together: one by one a GPU would wait for thousands
+of tiny steps. Images are (N, 3, H, W) tensors of float32 between 0 and 1.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,7 @@ ASPECT = (0.1, 1.0)
 JITTER = 0.1
 TURN = 90.0
 GREY = (0.299, 0.587, 0.114)
+HUE = 3  # the change of colour that is no blend
 
 
 @dataclass(frozen=True)
@@ -43,24 +46,60 @@ def draw_patch(height: int, width: int, generator: torch.Generator) -> Patch:
     return Patch(tall, wide, *places)
 
 
-def cut_paste(image: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The image with a piece of it, a little recoloured, at another place."""
-    patch = draw_patch(image.shape[1], image.shape[2], generator)
-    (top, left), (to_top, to_left) = patch.cut, patch.paste
-    piece = jitter(image[:, top : top + patch.height, left : left + patch.width], generator)
-    pasted = image.clone()
-    pasted[:, to_top : to_top + patch.height, to_left : to_left + patch.width] = piece
-    return pasted
+@dataclass(frozen=True)
+class Recolouring:
+    """Brightness, contrast and saturation times a factor each, the hue moved by ``shift``, in this ``order``."""
+
+    factors: tuple[float, float, float]
+    shift: float
+    order: tuple[int, ...]
+
+
+def draw_recolouring(generator: torch.Generator) -> Recolouring:
+    """Draw factors of up to 10 % either way, a shift of up to a tenth of the colour circle, and any order."""
+    import torch
+
+    brightness, contrast, saturation = (_uniform(generator, 1 - JITTER, 1 + JITTER) for _ in range(3))
+    shift = _uniform(generator, -JITTER, JITTER)
+    order = tuple(torch.randperm(4, generator=generator).tolist())
+    return Recolouring((brightness, contrast, saturation), shift, order)
 
 
 def two_views(images: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """The normal and the pasted view of each of ``images`` (B, 3, H, W), in the same range."""
+    """The normal and the pasted view of each of ``images`` (N, 3, H, W), in the same range."""
     import torch
 
-    plain = torch.stack([jitter(image, generator) for image in images])
-    pasted = torch.stack([cut_paste(image, generator) for image in plain])
+    height, width = images.shape[2:]
+    plain = recoloured(images, [draw_recolouring(generator) for _ in images])
+    drawn = [(draw_patch(height, width, generator), draw_recolouring(generator)) for _ in images]
+    pasted = cut_paste(plain, [patch for patch, _ in drawn], [colours for _, colours in drawn])
     turned = turn(torch.cat([plain, pasted]), (2 * torch.rand(2 * len(images), generator=generator) - 1) * TURN)
     return turned[: len(images)], turned[len(images) :]
+
+
+def cut_paste(images: torch.Tensor, patches: Sequence[Patch], colours: Sequence[Recolouring]) -> torch.Tensor:
+    """Each of ``images`` (N, 3, H, W) with its patch, recoloured, at the place where it is to be pasted."""
+    import torch
+
+    height, width = images.shape[2:]
+    tops, lefts, to_tops, to_lefts, talls, wides = (
+        torch.tensor(values, device=images.device)[:, None]
+        for values in zip(*((*each.cut, *each.paste, each.height, each.width) for each in patches), strict=True)
+    )
+    row_H, column_W = (torch.arange(side, device=images.device) for side in (height, width))
+
+    def rectangle(top_N1: torch.Tensor, left_N1: torch.Tensor) -> torch.Tensor:
+        tall_NH = (row_H >= top_N1) & (row_H < top_N1 + talls)
+        wide_NW = (column_W >= left_N1) & (column_W < left_N1 + wides)
+        return tall_NH[:, :, None] & wide_NW[:, None, :]
+
+    pieces = recoloured(images, colours, rectangle(tops, lefts))
+    # Where each pixel of the pasted patch comes from; what lies outside of it is not used.
+    from_NH = (row_H - to_tops + tops).clamp(0, height - 1)
+    from_NW = (column_W - to_lefts + lefts).clamp(0, width - 1)
+    number_N = torch.arange(len(images), device=images.device)
+    moved_NHWC = pieces[number_N[:, None, None], :, from_NH[:, :, None], from_NW[:, None, :]]
+    return torch.where(rectangle(to_tops, to_lefts)[:, None], moved_NHWC.permute(0, 3, 1, 2), images)
 
 
 def turn(images: torch.Tensor, degrees_B: torch.Tensor) -> torch.Tensor:
@@ -76,31 +115,45 @@ def turn(images: torch.Tensor, degrees_B: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.grid_sample(images, grid, mode="nearest", padding_mode="zeros", align_corners=False)
 
 
-def jitter(image: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Brightness, contrast and saturation changed by up to 10 %, the hue by a tenth of the circle, in any order."""
+def recoloured(
+    images: torch.Tensor, colours: Sequence[Recolouring], region_NHW: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Each of ``images`` (N, 3, H, W) in other colours; the contrast is that of its ``region``, or of all of it."""
     import torch
 
-    factors = [_uniform(generator, 1 - JITTER, 1 + JITTER) for _ in range(3)]
-    shift = _uniform(generator, -JITTER, JITTER)
-    for change in torch.randperm(4, generator=generator).tolist():
-        if change == 3:
-            image = shift_hue(image, shift)
-            continue
-        grey_HW = (image * image.new_tensor(GREY)[:, None, None]).sum(0)
+    def a_number_each(values: Sequence[float]) -> torch.Tensor:
+        return torch.tensor(values, dtype=images.dtype, device=images.device)[:, None, None, None]
+
+    shift = a_number_each([each.shift for each in colours])
+    luma = images.new_tensor(GREY)[:, None, None]
+    weight = None if region_NHW is None else region_NHW[:, None] / region_NHW.sum((1, 2))[:, None, None, None]
+    for turn_of in range(4):
+        kinds = [each.order[turn_of] for each in colours]
+        factor = a_number_each([(*each.factors, 1.0)[kind] for each, kind in zip(colours, kinds, strict=True)])
+        kind_N111 = torch.tensor(kinds, device=images.device)[:, None, None, None]
+        grey = (images * luma).sum(1, keepdim=True)
+        mean = grey.mean((2, 3), keepdim=True) if weight is None else (grey * weight).sum((2, 3), keepdim=True)
         # What is left when the factor is 0: black, the mean grey, the grey image.
-        base = (image.new_zeros(()), grey_HW.mean(), grey_HW)[change]
-        image = torch.clamp(base + factors[change] * (image - base), 0, 1)
-    return image
+        base = torch.where(kind_N111 == 0, 0.0, torch.where(kind_N111 == 1, mean, grey))
+        changed = torch.clamp(base + factor * (images - base), 0, 1)
+        hues = [number for number, kind in enumerate(kinds) if kind == HUE]
+        if hues:
+            changed[hues] = shift_hue(images[hues], shift[hues])
+        images = changed
+    return images
 
 
-def shift_hue(image: torch.Tensor, shift: float) -> torch.Tensor:
-    """The image with its hue moved by ``shift`` of the colour circle; brightness and saturation (HSV) stay."""
+def shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """``images`` (N, 3, H, W) with their hues moved by ``shift`` (N, 1, 1, 1) of the colour circle.
+
+    Brightness and saturation (HSV) stay.
+    """
     import torch
 
-    red, green, blue = image
-    value, low = image.amax(0), image.amin(0)
-    range_HW = value - low
-    safe = torch.where(range_HW > 0, range_HW, 1)
+    red, green, blue = images.split(1, dim=1)
+    value, low = images.amax(1, keepdim=True), images.amin(1, keepdim=True)
+    span = value - low
+    safe = torch.where(span > 0, span, 1)
     sixth = torch.where(
         value == red,
         (green - blue) / safe,
@@ -111,8 +164,8 @@ def shift_hue(image: torch.Tensor, shift: float) -> torch.Tensor:
     channels = []
     for start in (5, 3, 1):
         k = (sixth + start) % 6
-        channels.append(value - range_HW * torch.minimum(k, 4 - k).clamp(0, 1))
-    return torch.stack(channels)
+        channels.append(value - span * torch.minimum(k, 4 - k).clamp(0, 1))
+    return torch.cat(channels, dim=1)
 
 
 def _uniform(generator: torch.Generator, low: float, high: float) -> float:

@@ -91,8 +91,9 @@ class FineTuned:
 
         def loss(step: Step) -> torch.Tensor:
             if self.config.collect == "during" and step.epoch == schedule.epochs - 1:
-                with torch.no_grad():
-                    z_BC = self.vit.cls(step.images).float().cpu()
+                # As exactly as they will be scored: the statistics are made of what little the embeddings differ by.
+                with torch.no_grad(), torch.autocast(step.images.device.type, enabled=False), repeatable():
+                    z_BC = self.vit.cls(step.images).cpu()
                 for photo, z_C in zip(step.photos, z_BC, strict=True):
                     collected_NC[rows[photo.key]] = z_C
             return self.loss(step)

@@ -71,18 +71,21 @@ class Networks:
 
     def loss(self, step: Step) -> torch.Tensor:
         """The three-part loss of a step, and the penalty where there are images for it."""
-        images, student = step.images, self.learners["student"]
-        teacher, (first, second) = self.describe(images), self._halves(images)
-        seen, teacher_ae = images, teacher
+        images, channels = step.images, self.config.channels
+        teacher = teacher_ae = self.describe(images)
         if self.config.augment:
             seen = jittered(images, step.generator)
-            teacher_ae, second = self.describe(seen), self._halves(seen)[1]
+            teacher_ae = self.describe(seen)
+            first, second = self._student(images, slice(channels)), self._student(seen, slice(channels, None))
+        else:
+            seen = images
+            first, second = self._halves(images)
         rebuilt = self.learners["autoencoder"](seen).float()
         parts = losses.loss_parts(teacher, first, teacher_ae, second, rebuilt, self.config.hard)
         total = parts.student + parts.autoencoder + parts.both
         if self.penalty is not None:
             elsewhere = to_images(self.penalty.draw(len(images), step.generator), self.device)
-            total = total + student(elsewhere).float()[:, : self.config.channels].square().mean()
+            total = total + self._student(elsewhere, slice(channels)).square().mean()
         return total
 
     def maps(self, images: torch.Tensor) -> torch.Tensor:
@@ -93,8 +96,17 @@ class Networks:
 
     def _halves(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """What the student says in the place of the teacher, and in that of the autoencoder."""
-        described = self.learners["student"](images).float()
+        described = self._student(images)
         return described[:, : self.config.channels], described[:, self.config.channels :]
+
+    def _student(self, images: torch.Tensor, channels: slice = slice(None)) -> torch.Tensor:
+        """These channels of what the student says; the others, half of its largest layer, are not computed."""
+        *layers, last = self.learners["student"]
+        for layer in layers:
+            images = layer(images)
+        conv2d = import_torch().nn.functional.conv2d
+        described: torch.Tensor = conv2d(images, last.weight[channels], last.bias[channels])
+        return described.float()
 
 
 def build_learners(config: EfficientADConfig) -> torch.nn.Module:

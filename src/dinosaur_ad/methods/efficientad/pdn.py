@@ -38,15 +38,17 @@ def build_pdn(
     With 384 channels it has 2,694,144 parameters (the teacher), with 768 it has 4,267,392 (the student).
     """
     nn = import_torch().nn
+    from dinosaur_ad.methods.efficientad.layers import Halve
+
     first, second = widths
     three, one = (3, 1) if padded else (0, 0)
     return nn.Sequential(
         nn.Conv2d(3, first, 4, padding=three),
         nn.ReLU(),
-        nn.AvgPool2d(2, 2, padding=one),
+        Halve(one),
         nn.Conv2d(first, second, 4, padding=three),
         nn.ReLU(),
-        nn.AvgPool2d(2, 2, padding=one),
+        Halve(one),
         nn.Conv2d(second, second, 3, padding=one),
         nn.ReLU(),
         nn.Conv2d(second, channels, 4),

@@ -7,16 +7,13 @@ from torch import nn
 
 
 class Attention(nn.Module):  # type: ignore[misc]
-    """Attention with several heads over tokens ``(..., L, C)``; ``dropout`` drops weights of it in training.
-
-    Written out instead of fused: the fused kernels need not add up their gradients in the same order twice.
-    """
+    """Attention with several heads over tokens ``(..., L, C)``; ``dropout`` drops weights of it in training."""
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads = heads
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
 
     def forward(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, factor: torch.Tensor | None = None
@@ -27,8 +24,9 @@ class Attention(nn.Module):  # type: ignore[misc]
             each.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
             for each in (projected if factor is None else projected * factor, self.key(key), self.value(value))
         )
-        weights = self.dropout((q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5).softmax(-1))
-        mixed: torch.Tensor = self.out((weights @ v).transpose(-3, -2).flatten(-2))
+        dropped = self.dropout if self.training else 0.0
+        values = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropped)
+        mixed: torch.Tensor = self.out(values.transpose(-3, -2).flatten(-2))
         return mixed
 
 

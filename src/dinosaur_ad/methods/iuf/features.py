@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
@@ -117,9 +118,10 @@ class FeatureLearner(Learner):
 
     def after_step(self, step: Step) -> None:
         """``theta <- 0.05 before + 0.95 theta``, of running statistics too."""
-        with torch.no_grad():
-            for value, before in self._before:
-                value.lerp_(before, self.config.mix)
+        if self._before:
+            values, before = zip(*self._before, strict=True)
+            # theta + mix (before - theta) of all tensors in a few steps of the device instead of one each.
+            get_ema_multi_avg_fn(1 - self.config.mix)(values, before, None)
 
     def end(self, photos: Sequence[Photo]) -> None:
         """Add to each damped layer's Gram matrix the mean output (over places) for every image of the task."""

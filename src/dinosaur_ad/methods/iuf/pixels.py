@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 CONSTRAINED = ("encoder.", "decoder.", "to_pixels.")
 
 
+def _set_gradients(parameters: Sequence[torch.nn.Parameter], values: torch.Tensor) -> None:
+    """Give each parameter its part of ``values``, which are in the order of the parameters, as gradient."""
+    for parameter, part in zip(parameters, values.split([each.numel() for each in parameters]), strict=True):
+        parameter.grad = part.view_as(parameter)
+
+
 class PatchTransformer(nn.Module):  # type: ignore[misc]
     """Patches to tokens (N, L, C), a learned position each, LayerNorm, GELU, blocks; no norm at the end."""
 
@@ -142,13 +148,18 @@ class PixelLearner(Learner):
         """``G <- G P`` where the last axis is that of the tokens' channels, then ``G <- G + beta (theta - before)``."""
         if self._damping_CC is None:
             return
-        for name, parameter in self.constrained().items():
-            gradient = parameter.grad
-            if gradient is None:
-                continue  # the decoder's patch projection is counted, but no image ever passes through it
-            if gradient.shape[-1] == self.config.width:
-                gradient.copy_(gradient @ self._damping_CC)
-            gradient.add_(parameter.detach() - self._before[name], alpha=self.config.pull)
+        # The decoder's patch projection is counted, but no image ever passes through it: it has no gradient.
+        moved = {name: each for name, each in self.constrained().items() if each.grad is not None}
+        damped = [each for each in moved.values() if each.shape[-1] == self.config.width]
+        # All together: parameter by parameter a GPU would wait for hundreds of tiny steps.
+        rows_RC = torch.cat([each.grad.reshape(-1, self.config.width) for each in damped]) @ self._damping_CC
+        _set_gradients(damped, rows_RC.flatten())
+        before = torch.cat([self._before[name].flatten() for name in moved])
+        _set_gradients(
+            list(moved.values()),
+            torch.cat([each.grad.flatten() for each in moved.values()])
+            + self.config.pull * (torch.cat([each.detach().flatten() for each in moved.values()]) - before),
+        )
 
     def after_step(self, step: Step) -> None:
         """Nothing more: the pull was in the gradient."""

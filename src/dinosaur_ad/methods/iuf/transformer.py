@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from dinosaur_ad.methods.iuf.attention import Attention, Block
+from dinosaur_ad.methods.parts.cells import cell_means
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
@@ -125,7 +126,7 @@ class ObjectNetwork(nn.Module):  # type: ignore[misc]
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Logits (N, T), and what each block gave, detached (N, C, H, W)."""
-        cells = nn.functional.avg_pool2d(self.stem(images), self.cell)
+        cells = cell_means(self.stem(images), self.cell)
         grid = cells.shape[-2:]
         tokens = cells.permute(0, 2, 3, 1)
         tokens = tokens if self.rows_only else tokens.flatten(1, 2)

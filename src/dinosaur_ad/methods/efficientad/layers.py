@@ -1,0 +1,20 @@
+"""What EfficientAD's networks need that torch has only in a slower form; imports torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from dinosaur_ad.methods.parts.cells import cell_means
+
+
+class Halve(nn.Module):  # type: ignore[misc]
+    """``AvgPool2d(2, 2, padding)``."""
+
+    def __init__(self, padding: int) -> None:
+        super().__init__()
+        self.padding = padding
+
+    def forward(self, maps_NCHW: torch.Tensor) -> torch.Tensor:
+        """The mean of every two by two places."""
+        return cell_means(maps_NCHW, 2, padding=self.padding)
