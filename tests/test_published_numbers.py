@@ -34,6 +34,7 @@ def block(page: Path, command: str) -> str:
         ("docs/speed.md", f"{SPEED} --only coreset --only scoring --only learning --only store"),
         ("docs/speed.md", f"{SPEED} --only evaluation"),
         ("docs/speed.md", f"{SPEED} --only runtime"),
+        ("docs/speed.md", f"{SPEED} --only methods"),
         ("README.md", f"{PROFILE}.json --print efficiency"),
         ("docs/profile.md", f"{PROFILE}.json --print latency"),
         ("docs/profile.md", f"{PROFILE}.json --print resources"),

@@ -86,6 +86,17 @@ def test_the_embeddings_of_dne_collapse_into_ties(cells: dict[tuple[str, str, in
     assert last["tied_scores"] == 1
 
 
+def test_efficientad_is_weak_under_colour_drift_but_not_at_chance(
+    cells: dict[tuple[str, str, int], CellResult],
+) -> None:
+    paper, original = (cells["mtd-color", name, 0] for name in ("efficientad", "efficientad:original"))
+    assert 0.6 < final_average(paper.auroc) < final_average(original.auroc) < mean(cells, "mtd-color", "dinosaur") - 0.1
+    for cell in (paper, original):
+        assert abs(fm_std(cell.auroc)) < 0.05
+        assert cell.auroc[-1][-1] < cell.auroc[-1][0] - 0.05
+        assert cell.settings["epochs"] == 30
+
+
 def test_seeds_change_something_but_not_much(cells: dict[tuple[str, str, int], CellResult]) -> None:
     for scenario in ("mvtec-ad", "mtd-color"):
         values = [final_average(cells[scenario, "dinosaur", seed].auroc) for seed in range(3)]
