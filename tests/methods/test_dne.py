@@ -26,6 +26,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 from dinosaur_ad.methods.dne import cutpaste as dne_cutpaste  # noqa: E402
 from dinosaur_ad.methods.dne.training import FineTuned, normalised  # noqa: E402
+from dinosaur_ad.methods.parts import training  # noqa: E402
 from dinosaur_ad.methods.parts.training import Step  # noqa: E402
 from dinosaur_ad.methods.parts.vit_base import sized, vit_spec  # noqa: E402
 
@@ -156,6 +157,19 @@ def test_the_original_learns_to_tell_pasted_from_plain() -> None:
     scores = method.score(plates(20, 100) + plates(20, 200, broken=True)).image
     assert np.mean(losses[-5:]) < 0.64  # guessing costs 0.69
     assert auroc(scores, [0] * 20 + [1] * 20) > 0.8
+
+
+def test_statistics_are_as_exact_as_scores_though_training_is_in_bfloat16(
+    lessons: list[Lesson], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mixed precision is for GPUs; the CPU's own stands in for it here."""
+    monkeypatch.setattr(training, "autocast", lambda schedule, device: torch.autocast("cpu", dtype=torch.bfloat16))
+    tuned = network(collect="during", epochs=1, rate=1e-12)  # so slow that a moment is like another
+    z_NC = tuned.learn(lessons[0].train, 0, tuned.config.schedule()).z_NC
+    np.testing.assert_allclose(z_NC, tuned.embed(lessons[0].train), atol=1e-5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded_NC = tuned.embed(lessons[0].train)
+    assert np.abs(rounded_NC - z_NC).max() > 1e-3  # what was to be avoided
 
 
 def test_embeddings_taken_during_the_last_epoch_are_those_of_their_moment(lessons: list[Lesson]) -> None:

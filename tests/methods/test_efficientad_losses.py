@@ -10,6 +10,7 @@ from efficientad_helpers import torch
 from method_helpers import random
 
 from dinosaur_ad.methods.efficientad import losses, pdn
+from dinosaur_ad.methods.parts.colours import LUMA, blended
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.995, 0.999])
@@ -81,10 +82,10 @@ def test_maps_without_any_spread_stay_finite() -> None:
 def test_jitter_changes_brightness_contrast_or_saturation() -> None:
     image = torch.rand(1, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 0.5 + 0.2
     images, kinds = image.expand(3, -1, -1, -1), torch.tensor([0, 1, 2])
-    np.testing.assert_allclose(losses.jitter(images, kinds, torch.ones(3)).numpy(), images.numpy(), atol=1e-6)
-    darker, flatter, greyer = losses.jitter(images, kinds, torch.full((3,), 0.8))
+    np.testing.assert_allclose(blended(images, kinds, torch.ones(3)).numpy(), images.numpy(), atol=1e-6)
+    darker, flatter, greyer = blended(images, kinds, torch.full((3,), 0.8))
     np.testing.assert_allclose(darker.numpy(), 0.8 * image[0].numpy(), rtol=1e-5)
-    grey = (image[0] * torch.tensor(losses.LUMA)[:, None, None]).sum(0)
+    grey = (image[0] * torch.tensor(LUMA)[:, None, None]).sum(0)
     np.testing.assert_allclose(flatter.numpy(), (0.8 * image[0] + 0.2 * grey.mean()).numpy(), rtol=1e-5)
     np.testing.assert_allclose(greyer.numpy(), (0.8 * image[0] + 0.2 * grey).numpy(), rtol=1e-5)
 

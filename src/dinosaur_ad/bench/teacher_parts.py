@@ -15,8 +15,8 @@ from dinosaur_ad.data.images import Pixels, read_image
 from dinosaur_ad.encoders import ResNetSpec, get_spec, load_encoder, load_resnet, prepare
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods.efficientad.losses import LUMA
 from dinosaur_ad.methods.efficientad.pdn import CHANNELS, PDN_WIDTHS
+from dinosaur_ad.methods.parts.colours import LUMA
 from dinosaur_ad.methods.parts.lazy import import_torch
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dinosaur_ad.methods.parts.colours import blended
+
 if TYPE_CHECKING:
     import torch
 
@@ -21,8 +23,7 @@ AREA = (0.02, 0.15)
 ASPECT = (0.1, 1.0)
 JITTER = 0.1
 TURN = 90.0
-GREY = (0.299, 0.587, 0.114)
-HUE = 3  # the change of colour that is no blend
+HUE = 3  # the change of colour that is no blend; brightness, contrast and saturation come before it
 
 
 @dataclass(frozen=True)
@@ -121,24 +122,14 @@ def recoloured(
     """Each of ``images`` (N, 3, H, W) in other colours; the contrast is that of its ``region``, or of all of it."""
     import torch
 
-    def a_number_each(values: Sequence[float]) -> torch.Tensor:
-        return torch.tensor(values, dtype=images.dtype, device=images.device)[:, None, None, None]
-
-    shift = a_number_each([each.shift for each in colours])
-    luma = images.new_tensor(GREY)[:, None, None]
-    weight = None if region_NHW is None else region_NHW[:, None] / region_NHW.sum((1, 2))[:, None, None, None]
-    for turn_of in range(4):
-        kinds = [each.order[turn_of] for each in colours]
-        factor = a_number_each([(*each.factors, 1.0)[kind] for each, kind in zip(colours, kinds, strict=True)])
-        kind_N111 = torch.tensor(kinds, device=images.device)[:, None, None, None]
-        grey = (images * luma).sum(1, keepdim=True)
-        mean = grey.mean((2, 3), keepdim=True) if weight is None else (grey * weight).sum((2, 3), keepdim=True)
-        # What is left when the factor is 0: black, the mean grey, the grey image.
-        base = torch.where(kind_N111 == 0, 0.0, torch.where(kind_N111 == 1, mean, grey))
-        changed = torch.clamp(base + factor * (images - base), 0, 1)
+    shift_N111 = images.new_tensor([each.shift for each in colours])[:, None, None, None]
+    for change in range(4):
+        kinds = [each.order[change] for each in colours]
+        factors = [(*each.factors, 1.0)[kind] for each, kind in zip(colours, kinds, strict=True)]
+        changed = blended(images, torch.tensor(kinds), images.new_tensor(factors), region_NHW)
         hues = [number for number, kind in enumerate(kinds) if kind == HUE]
         if hues:
-            changed[hues] = shift_hue(images[hues], shift[hues])
+            changed[hues] = shift_hue(images[hues], shift_N111[hues])
         images = changed
     return images
 

@@ -17,8 +17,6 @@ from dinosaur_ad.methods.parts.lazy import import_torch
 if TYPE_CHECKING:
     import torch
 
-LUMA = (0.299, 0.587, 0.114)
-
 
 class Parts(NamedTuple):
     """The three parts of the loss."""
@@ -94,18 +92,3 @@ def combine(maps_NBHW: torch.Tensor, quantiles_BQ: torch.Tensor | None = None) -
         spread_B = (end_B - start_B).clamp(min=1e-6)
         maps_NBHW = 0.1 * (maps_NBHW - start_B[:, None, None]) / spread_B[:, None, None]
     return maps_NBHW.mean(1)
-
-
-def jitter(pixels_NCHW: torch.Tensor, kinds_N: torch.Tensor, factors_N: torch.Tensor) -> torch.Tensor:
-    """Images of values 0..1, each changed in brightness (kind 0), contrast (1) or saturation (2) by its factor.
-
-    A factor blends the image with black, with the mean of its grey version, or with its grey version; 1 is no change.
-    """
-    torch = import_torch()
-    luma = torch.tensor(LUMA, device=pixels_NCHW.device)
-    grey_N1HW = (pixels_NCHW * luma[:, None, None]).sum(1, keepdim=True)
-    flat_N111 = grey_N1HW.mean((2, 3), keepdim=True)
-    kind = kinds_N.to(pixels_NCHW.device)[:, None, None, None]
-    factor = factors_N.to(pixels_NCHW.device)[:, None, None, None]
-    anchor = torch.where(kind == 0, torch.zeros_like(grey_N1HW), torch.where(kind == 1, flat_N111, grey_N1HW))
-    return (anchor + factor * (pixels_NCHW - anchor)).clamp(0, 1)

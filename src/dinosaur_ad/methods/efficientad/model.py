@@ -11,6 +11,7 @@ from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.efficientad import losses, pdn
 from dinosaur_ad.methods.efficientad.penalty import PenaltyImages
+from dinosaur_ad.methods.parts.colours import blended
 from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import to_images
 from dinosaur_ad.methods.parts.records import finite_or_none, loss_record
@@ -124,7 +125,7 @@ def jittered(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     mean, deviation = (torch.tensor(each, device=images.device)[:, None, None] for each in (IMAGE_MEAN, IMAGE_STD))
     kinds_N = torch.randint(3, (len(images),), generator=generator)
     factors_N = 1 + JITTER * (2 * torch.rand(len(images), generator=generator) - 1)
-    return (losses.jitter(images * deviation + mean, kinds_N, factors_N) - mean) / deviation
+    return (blended(images * deviation + mean, kinds_N, factors_N) - mean) / deviation
 
 
 def epochs_within(epochs: int, steps: int | None, images: int, batch: int) -> int:
