@@ -75,6 +75,23 @@ def test_prepared_images_are_what_the_encoder_would_see(tmp_path: Path) -> None:
     assert len(camera.taken) == 10  # five for the expectation, five for the first time
 
 
+def test_the_first_prepared_images_stay_in_memory_and_nobody_can_change_them(tmp_path: Path) -> None:
+    camera, size = Camera(), 14
+    photos = camera.photos(5)
+    expected = prepare([photo.pixels() for photo in photos], size)
+    cache = DiskCache(tmp_path, memory=3 * 3 * size**2)
+    for _ in range(3):
+        found = cache.prepared(photos, size)
+        np.testing.assert_array_equal(found, expected)
+        found[:] = 0
+    for path in files(cache):
+        path.unlink()
+    camera.taken.clear()
+    np.testing.assert_array_equal(cache.prepared(photos, size), expected)
+    assert sorted(camera.taken) == ["3", "4"]  # the first three are held, the others were on disk only
+    np.testing.assert_array_equal(cache.prepared(photos, 28), prepare([photo.pixels() for photo in photos], 28))
+
+
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:-9], lambda data: data[:9] + b"!" + data[10:]])
 def test_a_damaged_file_is_computed_again(tmp_path: Path, damage: object) -> None:
     cache, photos = DiskCache(tmp_path), Camera().photos(3)

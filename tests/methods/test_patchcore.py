@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -20,6 +21,7 @@ from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.data import mvtec_scenario
 from dinosaur_ad.data.synthetic import synthetic_scenario
 from dinosaur_ad.data.tasks import Sample
+from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, NoCache, Photo, Workbench, get_method
 from dinosaur_ad.methods.patchcore import PatchCore, PatchCoreConfig
@@ -274,6 +276,21 @@ def test_a_token_encoder_serves_on_its_own_grid(lessons: list[Lesson], tests: li
     assert method.parameters().trainable == 16 * (2 * 16 + 1)
 
 
+@pytest.mark.parametrize("side", [1, 3, 5])
+def test_features_are_averaged_over_a_square_with_zeros_around_the_image(lessons: list[Lesson], side: int) -> None:
+    tokens = {"backbone": "tiny-dinov2", "layers": (0, 1), "size": 70}
+    pixels = prepare([photo.pixels() for photo in lessons[0].train[:2]], 70)
+    features = tiny(average=side, **tokens)._features
+    plain_NHWC = torch.cat(list(features._maps(pixels)), dim=1).permute(0, 2, 3, 1)
+    expected = torch.zeros_like(plain_NHWC)
+    half = side // 2
+    for row, column in itertools.product(range(5), range(5)):
+        square = plain_NHWC[:, max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
+        expected[:, row, column] = square.sum((1, 2)) / side**2
+    weight, bias = features.projection
+    np.testing.assert_allclose(features(pixels), (expected.flatten(0, 2) @ weight.T + bias).numpy(), atol=1e-5)
+
+
 def test_before_the_first_task_it_says_so(lessons: list[Lesson], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no task yet"):
         tiny().score(lessons[0].train)
@@ -287,7 +304,11 @@ def test_before_the_first_task_it_says_so(lessons: list[Lesson], tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("setting", "says"),
-    [({"ratio": 0.0}, "ratio must be above 0"), ({"neighbours": 0}, "neighbours must be at least 1")],
+    [
+        ({"ratio": 0.0}, "ratio must be above 0"),
+        ({"neighbours": 0}, "neighbours must be at least 1"),
+        ({"average": 2}, "average must be an odd number of places, got 2"),
+    ],
 )
 def test_settings_that_make_no_memory_are_refused(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import filelock
 
-from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
+from dinosaur_ad.bench.cache import DEFAULT_LIMIT, GPU_MEMORY, DiskCache
 from dinosaur_ad.bench.cell import Cell, OtherConfigurationError, run_cell
 from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.bench.results import ERROR, RESULT, CellResult, FailedCell
@@ -87,7 +87,8 @@ def run_one(cell: Cell, where: Surroundings, say: Say, *, patience: float = 0.0)
     with _alone(place, cell, patience):
         try:
             scenario = open_scenario(cell.scenario, where.data, cell.seed)
-            cache = DiskCache(where.cache, where.cache_limit, _patient(say))
+            memory = 0 if cell.device == "cpu" else GPU_MEMORY
+            cache = DiskCache(where.cache, where.cache_limit, _patient(say), memory)
             result = run_cell(cell, scenario, place, cache=cache, say=say)
         except OtherConfigurationError:
             raise

@@ -39,6 +39,8 @@ Deviations and doubts:
 * Variant ``vit`` puts the tokens of two blocks of a token encoder in place of the two stages, each of length one as in
   DINOSaur, so that the two differ in the memory and not in the features. It keeps the encoder's own grid (16x16 at 224
   pixels): interpolated tokens would fill the memory with mixtures. It needs no download beyond the embedded encoder.
+  ``vit-points`` is the same without the 3x3 average, as DINOSaur has none: what is left between it and DINOSaur is the
+  memory, what lies between it and ``vit`` the average.
 """
 
 from __future__ import annotations
@@ -71,13 +73,17 @@ FILES = StateFiles("PatchCore")
 
 @dataclass(frozen=True)
 class PatchCoreConfig(Config):
-    """What the memory is made of, and how much of it is kept; ``layers`` is only for token encoders."""
+    """What the memory is made of, and how much of it is kept; ``layers`` is only for token encoders.
+
+    ``average`` is the side of the square over which each feature map is averaged, 1 for none.
+    """
 
     backbone: str = "resnet50"
     weights: str = field(default="", metadata={"place": True})
     layers: tuple[int, ...] = (5, 8)
     size: int = 224
     dim: int = 512
+    average: int = 3
     ratio: float = 0.05
     minimum: int = 500
     neighbours: int = 3
@@ -91,6 +97,8 @@ class PatchCoreConfig(Config):
         for name, least in {"size": 1, "dim": 1, "minimum": 1, "neighbours": 1, "replay": 0}.items():
             if getattr(self, name) < least:
                 raise InputError(f"PatchCore's {name} must be at least {least}, got {getattr(self, name)}.")
+        if self.average < 1 or self.average % 2 == 0:
+            raise InputError(f"PatchCore's average must be an odd number of places, got {self.average}.")
 
 
 @register(
@@ -101,11 +109,12 @@ class PatchCoreConfig(Config):
         "resnet50-v1": PatchCoreConfig(backbone="resnet50-v1"),
         "replay50": PatchCoreConfig(replay=50),
         "vit": PatchCoreConfig(backbone="dinov2s-focus"),
+        "vit-points": PatchCoreConfig(backbone="dinov2s-focus", average=1),
     },
     summary="frozen ResNet, one flat coreset memory for all tasks, 100 replayed images of each; nothing is trained",
     replay=True,
     tiny={"backbone": "tiny-resnet", "size": 64, "dim": 16, "minimum": 50},
-    tiny_variants={"vit": {"backbone": "tiny-dinov2", "layers": (0, 2), "size": 70}},
+    tiny_variants={name: {"backbone": "tiny-dinov2", "layers": (0, 2), "size": 70} for name in ("vit", "vit-points")},
 )
 class PatchCore(Method):
     """The flat memory, its random projection and its threshold."""
@@ -120,6 +129,7 @@ class PatchCore(Method):
             layers=config.layers,
             size=config.size,
             dim=config.dim,
+            average=config.average,
             seed=workbench.seed,
             device=workbench.device,
         )
@@ -238,8 +248,8 @@ class PatchCore(Method):
     def _made_with(self) -> dict[str, Any]:
         """What decides whether a stored memory fits this method's features; ``layers`` as JSON has them."""
         config, sha256 = self.config, self._features.info()["weights_sha256"]
-        layers = list(config.layers)
-        return {"weights_sha256": sha256, "layers": layers, "size": config.size, "dim": config.dim}
+        sizes = {name: getattr(config, name) for name in ("size", "dim", "average")}
+        return {"weights_sha256": sha256, "layers": list(config.layers)} | sizes
 
     def storage_bytes(self) -> int:
         """The memory's vectors, as the paper counts; neither the projection nor the images kept for replay."""

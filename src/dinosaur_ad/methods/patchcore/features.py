@@ -1,7 +1,8 @@
 """What PatchCore remembers of an image: two feature maps of a frozen network as one projected vector a place.
 
-Each map is averaged 3x3 (stride 1, zeros around it), coarser ones are brought to the grid of the first bilinearly, all
-are put side by side and projected at random. The maps are stages 2 and 3 of a ResNet, or blocks of a token encoder.
+Each map is averaged over a square (3x3 as published; stride 1, zeros around it), coarser ones are brought to the grid
+of the first bilinearly, all are put side by side and projected at random. The maps are stages 2 and 3 of a ResNet, or
+blocks of a token encoder.
 """
 
 from __future__ import annotations
@@ -27,19 +28,31 @@ class PatchFeatures:
     """
 
     def __init__(
-        self, backbone: str, *, weights: str | None, layers: Sequence[int], size: int, dim: int, seed: int, device: str
+        self,
+        backbone: str,
+        *,
+        weights: str | None,
+        layers: Sequence[int],
+        size: int,
+        dim: int,
+        average: int,
+        seed: int,
+        device: str,
     ) -> None:
         self.spec = get_spec(backbone)
         self.channels = (
             sum(self.spec.channels[1:]) if isinstance(self.spec, ResNetSpec) else len(layers) * self.spec.width
         )
         self._weights, self._layers, self._size = weights, layers, size
-        self._dim, self._seed, self._device = dim, seed, device
+        self._dim, self._average, self._seed, self._device = dim, average, seed, device
 
     def __call__(self, pixels: NDArray[np.uint8]) -> torch.Tensor:
         """The features of a batch."""
         torch = import_torch()
-        pooled = [torch.nn.functional.avg_pool2d(each, 3, stride=1, padding=1) for each in self._maps(pixels)]
+        side = self._average
+        pooled = [
+            torch.nn.functional.avg_pool2d(each, side, stride=1, padding=side // 2) for each in self._maps(pixels)
+        ]
         grid = pooled[0].shape[-2:]
         aligned = [
             each if each.shape[-2:] == grid else torch.nn.functional.interpolate(each, size=grid, mode="bilinear")
