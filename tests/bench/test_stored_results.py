@@ -86,6 +86,19 @@ def test_the_embeddings_of_dne_collapse_into_ties(cells: dict[tuple[str, str, in
     assert last["tied_scores"] == 1
 
 
+def test_the_average_and_neither_network_nor_memory_wins_on_logical_anomalies(
+    cells: dict[tuple[str, str, int], CellResult],
+) -> None:
+    averaged, points = ("patchcore:vit", "patchcore:vit-points")
+    assert mean(cells, "mvtec-loco", averaged) > mean(cells, "mvtec-loco", "patchcore:resnet50-v1")
+    assert mean(cells, "mvtec-loco", averaged) > mean(cells, "mvtec-loco", points) + 0.05
+    assert abs(mean(cells, "mvtec-loco", points) - mean(cells, "mvtec-loco", "dinosaur")) < 0.03
+    for seed in range(3):
+        pixels = [cells["mvtec-loco", name, seed].pixel for name in (averaged, points, "dinosaur")]
+        blurred, sharp, ours = (each[0]["auroc"] for each in pixels if each is not None)
+        assert blurred < sharp < ours
+
+
 def test_efficientad_is_weak_under_colour_drift_but_not_at_chance(
     cells: dict[tuple[str, str, int], CellResult],
 ) -> None:
