@@ -12,7 +12,7 @@ from method_helpers import build, grey, tiny
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods import Lesson, Workbench
+from dinosaur_ad.methods import Lesson, Workbench, get_method
 from dinosaur_ad.methods.parts.cells import cell_means
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
 from dinosaur_ad.methods.parts.records import finite_or_none, loss_record
@@ -146,3 +146,12 @@ def test_means_of_cells_are_those_of_torch_and_so_are_their_gradients(
     (expected * weights).sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad)
     assert not last or found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_cpu_never_claims_to_round_as_gpus_do(name: str) -> None:
+    method = get_method(name).tiny().with_settings({"tf32": True, "epochs": 1}).build(Workbench())
+    method.learn(Lesson("grey", tuple(grey(10 * n, f"tf32-{n}") for n in range(4))))
+    assert "float32 on cpu" in method.info()["scoring"]
+    assert method.info()["precision"] == "float32"
+    assert torch.get_float32_matmul_precision() == "highest"

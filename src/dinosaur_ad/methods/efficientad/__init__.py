@@ -63,7 +63,7 @@ from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.parts.training_steps import precision_words, repeatable
+from dinosaur_ad.methods.parts.training_steps import precision_words, repeatable, rounds, scoring_words
 from dinosaur_ad.methods.registry import register
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class EfficientAD(Method):
     def _maps(self, photos: Sequence[Photo]) -> torch.Tensor:
         """Both maps (N, 2, H, W) of all photos."""
         torch = import_torch()
-        with repeatable(tf32=self.config.tf32):
+        with repeatable(tf32=rounds(self.config, self.workbench.device)):
             return torch.cat([self._networks.maps(images) for images in self._images(photos)])
 
     def _images(self, photos: Sequence[Photo]) -> Iterator[torch.Tensor]:
@@ -293,6 +293,6 @@ class EfficientAD(Method):
             "replay": f"up to {config.replay} images of {scope}, unless the scenario widens its drift instead",
             "storage": "student, autoencoder and statistics; the images kept for replay are not counted",
             "precision": precision_words(config, self.workbench.device),
-            "scoring": f"{'tf32' if config.tf32 else 'float32'} on {self.workbench.device}",
+            "scoring": scoring_words(config, self.workbench.device),
             "tasks": self._tasks,
         }

@@ -92,7 +92,7 @@ from dinosaur_ad.methods.parts.records import finite_or_none
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
 from dinosaur_ad.methods.parts.training import EpochLog, train
-from dinosaur_ad.methods.parts.training_steps import import_torch
+from dinosaur_ad.methods.parts.training_steps import import_torch, scoring_words
 from dinosaur_ad.methods.registry import register
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class IUF(Method):
             "epochs_a_task": self.config.epochs,
             "training": self._history,
             "storage": "all trained weights, and what damping needs; no images",
-            "scoring": f"float32 on {self.workbench.device}",
+            "scoring": scoring_words(self.config, self.workbench.device),
         }
 
 

@@ -42,8 +42,8 @@ class FeatureLearner(Learner):
     """The published networks with their losses, damped updates and mixing of weights."""
 
     def __init__(self, config: FeatureIUFConfig, workbench: Workbench) -> None:
-        super().__init__(workbench)
-        self.config = config
+        super().__init__(config, workbench)
+        self.config: FeatureIUFConfig = config
         self.backbone = AlignedFeatures(
             config.backbone, weights=config.weights, blocks=config.blocks, size=config.size, device=self.device
         )
@@ -141,7 +141,7 @@ class FeatureLearner(Learner):
         layers = self.module.eval().reconstructor.damped()
         handles = [layer.register_forward_hook(keep(name)) for name, layer in layers.items()]
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.asking():
                 for group in batched(photos, AT_ONCE):
                     rows = [self._row_of[photo.key] for photo in group]
                     self.module(to_images(self._prepared(group), self.device), self._table_NLF[rows])
@@ -166,7 +166,8 @@ class FeatureLearner(Learner):
     def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
         """How far the reconstruction is from the features at each place (N, H, W), and what ``image_score`` says."""
         given = self.backbone(pixels)
-        made, _, _ = self.module.eval()(to_images(pixels, self.device), given)
+        with self.asking():
+            made, _, _ = self.module.eval()(to_images(pixels, self.device), given)
         map_NHW = torch.linalg.vector_norm(made - given, dim=2).unflatten(1, (self.backbone.side,) * 2)
         return image_score(map_NHW, self.config.image_score, self.config.size), map_NHW
 

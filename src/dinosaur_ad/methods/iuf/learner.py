@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.torch_backend import check_device
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
+from dinosaur_ad.methods.parts.training_steps import repeatable, rounds
 
 if TYPE_CHECKING:
+    from dinosaur_ad.methods.iuf.config import IUFConfig
     from dinosaur_ad.methods.parts.training import Step
 
 PARTS = ("reconstruction", "discrimination", "compression", "variety")
@@ -28,8 +30,9 @@ class Learner(ABC):
     them back when it skips a step whose loss is not finite.
     """
 
-    def __init__(self, workbench: Workbench) -> None:
+    def __init__(self, config: IUFConfig, workbench: Workbench) -> None:
         check_device(workbench.device)
+        self.config: IUFConfig = config
         self.workbench = workbench
         self.device = torch.device(workbench.device)
         self.task = 0
@@ -121,6 +124,10 @@ class Learner(ABC):
         self.extra["parts"].add_(torch.stack([*(part.detach().float() for part in parts), one]))
 
     # --- judging ---
+
+    def asking(self) -> AbstractContextManager[None]:
+        """The precision in which the network answers when it is not trained."""
+        return repeatable(tf32=rounds(self.config, self.workbench.device))
 
     @abstractmethod
     def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:

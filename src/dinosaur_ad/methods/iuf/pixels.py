@@ -100,8 +100,8 @@ class PixelLearner(Learner):
     """The paper's network with its losses, its damped gradients and its pull towards the weights of before."""
 
     def __init__(self, config: PixelIUFConfig, workbench: Workbench) -> None:
-        super().__init__(workbench)
-        self.config = config
+        super().__init__(config, workbench)
+        self.config: PixelIUFConfig = config
         self._directions_CC: torch.Tensor | None = None
         self._damping_CC: torch.Tensor | None = None
         self._before: dict[str, torch.Tensor] = {}
@@ -182,7 +182,8 @@ class PixelLearner(Learner):
     def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
         """The error of each pixel, averaged over channels (N, S, S), and of it what ``image_score`` says."""
         images = to_images(pixels, self.device)
-        error_NCHW = (images - self.module.eval()(images).images).abs()
+        with self.asking():
+            error_NCHW = (images - self.module.eval()(images).images).abs()
         map_NHW = error_NCHW.mean(dim=1)
         patch_NHW = nn.functional.avg_pool2d(map_NHW[:, None], self.config.patch)[:, 0]
         image_N = {

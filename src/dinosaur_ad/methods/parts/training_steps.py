@@ -241,6 +241,20 @@ def precision_words(config: _Precise, device: str) -> str:
     return f"bfloat16 where safe, else {exact}, in training" if config.mixed else "tf32 in training"
 
 
+def rounds(config: _Precise, device: str) -> bool:
+    """Whether a network with these settings rounds products to TF32 on this device, which only GPUs do."""
+    return config.tf32 and device.startswith("cuda")
+
+
+def scoring_words(config: _Precise, device: str) -> str:
+    """How the networks of a method with these settings compute in scoring, where nothing is in bfloat16.
+
+    >>> scoring_words(Schedule(mixed=True, tf32=True), "cuda:0"), scoring_words(Schedule(tf32=True), "cpu")
+    ('tf32 on cuda:0', 'float32 on cpu')
+    """
+    return f"{'tf32' if rounds(config, device) else 'float32'} on {device}"
+
+
 def reproducible(device: str, *, tf32: bool = False) -> list[AbstractContextManager[object]]:
     """Contexts in which a step can be repeated, and after which torch's generators are as they were."""
     torch = import_torch()

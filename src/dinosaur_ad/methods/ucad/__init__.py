@@ -71,7 +71,7 @@ from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.parts.training_steps import precision_words
+from dinosaur_ad.methods.parts.training_steps import precision_words, rounds, scoring_words
 from dinosaur_ad.methods.registry import register
 from dinosaur_ad.methods.ucad.features import PromptedFeatures, PromptKind
 from dinosaur_ad.methods.ucad.memory import TaskMemory, farthest_points, pack, route, unpack
@@ -168,6 +168,7 @@ class UCAD(Method):
             shifted=config.shifted,
             dim=config.dim,
             device=workbench.device,
+            tf32=rounds(config, workbench.device),
         )
         self._tasks: list[TaskMemory] = []
 
@@ -303,6 +304,6 @@ class UCAD(Method):
             "prompt": f"{self.config.prompt}, {list(self._features.prompt_shape)}",
             "precision": precision_words(self.config, self.workbench.device),
             "storage": "keys, knowledge and prompts",
-            "scoring": f"float32 on {self.workbench.device}",
+            "scoring": f"features in {scoring_words(self.config, self.workbench.device)}, distances in float32",
             "tasks": [{"task": memory.name} | memory.record for memory in self._tasks],
         }

@@ -16,6 +16,7 @@ import numpy as np
 
 from dinosaur_ad.errors import EncoderError
 from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.parts.training_steps import repeatable
 from dinosaur_ad.methods.parts.vit_base import POSITIONS, VisionTransformer, load_vit, sized, vit_name, vit_spec
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class PromptedFeatures:
 
     ``shifted`` leaves out CLS and moves every position by one, as the authors of the benchmark's paper run it.
     ``dim`` brings features to another number of channels by averaging over neighbouring ones (None: as they are).
+    With ``tf32`` a GPU rounds products to ten bits.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class PromptedFeatures:
         shifted: bool,
         dim: int | None,
         device: str,
+        tf32: bool = False,
     ) -> None:
         spec = sized(vit_spec(backbone), size=size, depth=blocks)
         if kind == "prefix" and spec.family != "dinov2":
@@ -53,7 +56,7 @@ class PromptedFeatures:
         self._load: Callable[[], VisionTransformer] = lambda: load_vit(
             backbone, size=size, depth=blocks, weights=weights or None, device=device
         )
-        self._shifted, self._device = shifted, device
+        self._shifted, self._device, self._tf32 = shifted, device, tf32
 
     def __call__(self, images: torch.Tensor, prompt: torch.Tensor | None = None) -> torch.Tensor:
         """The features (N, P, dim), steered by ``prompt`` or plain."""
@@ -61,8 +64,8 @@ class PromptedFeatures:
         added = prompt if self.kind == "added" else None
         if prompt is not None and self.kind == "prefix":
             self._prefixes.prompt_L2C = prompt
-        # cuDNN would otherwise round to TF32 and pick its algorithms by their speed: neither could be repeated.
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        # Otherwise cuDNN would round to TF32 unasked and pick its algorithms by their speed, which cannot be repeated.
+        with repeatable(tf32=self._tf32):
             try:
                 tokens_NTC = self.network.tokens(images, added, shifted=self._shifted)
             finally:
