@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.methods.contract import Floats, Photo
+from dinosaur_ad.methods.parts.held import Held
 
 DEFAULT_LIMIT = 20 * 10**9
 # Bytes of prepared images held in memory for a GPU, which scores faster than files are read: all of a drift scenario.
@@ -39,8 +40,7 @@ Progress = Callable[[str, int, int], None]
 class DiskCache:
     """A cache in a folder. ``limit`` is in bytes; ``progress`` hears ("encoding", done, total) as misses are made.
 
-    Prepared images are also held in memory, the first ``memory`` bytes of them: all are asked for again and again in
-    the same order, of which a memory that gives up the oldest would keep nothing.
+    Prepared images are also held in memory, up to ``memory`` bytes of them.
     """
 
     def __init__(
@@ -48,8 +48,7 @@ class DiskCache:
     ) -> None:
         self.folder = folder
         self.limit = limit
-        self._memory_left = memory
-        self._held: dict[tuple[int, str], NDArray[np.uint8]] = {}
+        self._held = Held(memory)
         self.hits = self.misses = 0
         self._progress = progress or (lambda what, done, total: None)
         self._bytes: int | None = None
@@ -79,9 +78,7 @@ class DiskCache:
         with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="prepare") as pool:
             list(pool.map(fill, missing))  # list: an error in a thread is raised here
         for index in missing:
-            if self._memory_left >= pixels[index].nbytes and (size, photos[index].key) not in self._held:
-                self._held[size, photos[index].key] = pixels[index].copy()  # a view would keep the whole batch alive
-                self._memory_left -= pixels[index].nbytes
+            self._held.offer((size, photos[index].key), pixels[index])
         self._make_room()
         return pixels
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dinosaur_ad.methods.parts.colours import blended
+from dinosaur_ad.methods.parts.colours import SATURATION, blended
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +23,7 @@ AREA = (0.02, 0.15)
 ASPECT = (0.1, 1.0)
 JITTER = 0.1
 TURN = 90.0
-HUE = 3  # the change of colour that is no blend; brightness, contrast and saturation come before it
+HUE = SATURATION + 1  # the one change of colour that is no blend
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What EfficientAD's networks need that torch has only in a slower form; imports torch."""
+"""A layer of EfficientAD's networks that torch has in another form; imports torch, as :mod:`pdn` must not."""
 
 from __future__ import annotations
 

@@ -102,11 +102,8 @@ class Networks:
 
     def _student(self, images: torch.Tensor, channels: slice = slice(None)) -> torch.Tensor:
         """These channels of what the student says; the others, half of its largest layer, are not computed."""
-        *layers, last = self.learners["student"]
-        for layer in layers:
-            images = layer(images)
-        conv2d = import_torch().nn.functional.conv2d
-        described: torch.Tensor = conv2d(images, last.weight[channels], last.bias[channels])
+        student, conv2d = self.learners["student"], import_torch().nn.functional.conv2d
+        described: torch.Tensor = conv2d(student[:-1](images), student[-1].weight[channels], student[-1].bias[channels])
         return described.float()
 
 

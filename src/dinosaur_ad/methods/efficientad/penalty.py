@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad.data.images import find_images, read_image
+from dinosaur_ad.methods.parts.held import Held
 from dinosaur_ad.methods.parts.lazy import import_torch
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class PenaltyImages:
     def __init__(self, folder: str, size: int) -> None:
         self.paths = find_images([Path(folder).expanduser()])
         self.size = size
-        self._kept: dict[int, NDArray[np.uint8]] = {}
+        self._held = Held(KEEP_BYTES)
 
     @cached_property
     def sha256(self) -> str:
@@ -51,12 +52,11 @@ class PenaltyImages:
             return np.stack(list(pool.map(self._read, chosen, is_grey)))
 
     def _read(self, index: int, is_grey: bool) -> NDArray[np.uint8]:
-        pixels = self._kept.get(index)
+        pixels = self._held.get(index)
         if pixels is None:
             image = Image.fromarray(read_image(self.paths[index]))
             image = image.resize((2 * self.size, 2 * self.size), Image.Resampling.BILINEAR)
             start = self.size // 2
             pixels = np.asarray(image.crop((start, start, start + self.size, start + self.size)))
-            if (len(self._kept) + 1) * pixels.nbytes <= KEEP_BYTES:
-                self._kept[index] = pixels
+            self._held.offer(index, pixels)
         return np.asarray(Image.fromarray(pixels).convert("L").convert("RGB")) if is_grey else pixels

@@ -41,9 +41,10 @@ POOL = 16  # pixels: the window of which the image score "max" takes the largest
 class FeatureLearner(Learner):
     """The published networks with their losses, damped updates and mixing of weights."""
 
+    config: FeatureIUFConfig
+
     def __init__(self, config: FeatureIUFConfig, workbench: Workbench) -> None:
         super().__init__(config, workbench)
-        self.config: FeatureIUFConfig = config
         self.backbone = AlignedFeatures(
             config.backbone, weights=config.weights, blocks=config.blocks, size=config.size, device=self.device
         )

@@ -32,7 +32,7 @@ class Learner(ABC):
 
     def __init__(self, config: IUFConfig, workbench: Workbench) -> None:
         check_device(workbench.device)
-        self.config: IUFConfig = config
+        self.config = config
         self.workbench = workbench
         self.device = torch.device(workbench.device)
         self.task = 0

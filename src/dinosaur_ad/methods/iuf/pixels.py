@@ -99,9 +99,10 @@ class PixelNetwork(nn.Module):  # type: ignore[misc]
 class PixelLearner(Learner):
     """The paper's network with its losses, its damped gradients and its pull towards the weights of before."""
 
+    config: PixelIUFConfig
+
     def __init__(self, config: PixelIUFConfig, workbench: Workbench) -> None:
         super().__init__(config, workbench)
-        self.config: PixelIUFConfig = config
         self._directions_CC: torch.Tensor | None = None
         self._damping_CC: torch.Tensor | None = None
         self._before: dict[str, torch.Tensor] = {}

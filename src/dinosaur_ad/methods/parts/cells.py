@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 def cell_means(maps_NCHW: torch.Tensor, side: int, *, padding: int = 0) -> torch.Tensor:
     """The mean of every ``side`` x ``side`` cell of maps with ``padding`` zeros around them, channels first or last.
 
-    As ``avg_pool2d(maps, side, side, padding)``, with what is left over at the right and below ignored. Written as a
-    mean over two axes because that has a gradient that is copied, not gathered, and keeps the channels where they are.
+    As ``avg_pool2d(maps, side, side, padding)``, with what is left over at the right and below ignored. That took 4.9
+    of 17.9 ms of a step of EfficientAD on an H200 (channels last, bfloat16) and 5.2 of 33 for the gradient alone in
+    IUF's. A mean over two axes has a gradient that only copies; by how much it is faster there was not measured.
     """
     height, width = ((each + 2 * padding) // side for each in maps_NCHW.shape[2:])
     below, right = (

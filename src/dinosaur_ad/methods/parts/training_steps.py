@@ -20,6 +20,7 @@ from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Photo, Workbench
 from dinosaur_ad.methods.parts import lazy
+from dinosaur_ad.methods.parts.held import Held
 
 if TYPE_CHECKING:
     import torch
@@ -135,7 +136,7 @@ class Feed:
         self._photos, self._schedule, self._size = photos, schedule, size
         self._order: tuple[int, NDArray[np.int64]] | None = None
         self._ahead: tuple[tuple[int, int], Future[Pixels]] | None = None
-        self._kept: dict[str, Pixels] = {}
+        self._held = Held(KEEP_BYTES)
 
     def __enter__(self) -> Feed:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed")
@@ -184,13 +185,14 @@ class Feed:
 
     def _pixels(self, photos: Sequence[Photo]) -> Pixels:
         """The prepared pixels of some photos; only ever called in the one thread of the pool."""
-        missing = [photo for photo in photos if photo.key not in self._kept]
-        found = self.workbench.cache.prepared(missing, self._size) if missing else ()
-        fresh = dict(zip((photo.key for photo in missing), found, strict=True))
-        if (len(self._kept) + len(fresh)) * 3 * self._size**2 <= KEEP_BYTES:
-            # A copy: a view would keep the whole batch alive.
-            self._kept |= {key: pixels.copy() for key, pixels in fresh.items()}
-        return np.stack([fresh[photo.key] if photo.key in fresh else self._kept[photo.key] for photo in photos])
+        found = [self._held.get(photo.key) for photo in photos]
+        missing = [index for index, pixels in enumerate(found) if pixels is None]
+        if missing:
+            fresh = self.workbench.cache.prepared([photos[index] for index in missing], self._size)
+            for index, pixels in zip(missing, fresh, strict=True):
+                found[index] = pixels
+                self._held.offer(photos[index].key, pixels)
+        return np.stack([pixels for pixels in found if pixels is not None])
 
     def _batch_photos(self, epoch: int, index: int) -> list[Photo]:
         if self._order is None or self._order[0] != epoch:

@@ -39,8 +39,7 @@ Deviations and doubts:
 * Variant ``vit`` puts the tokens of two blocks of a token encoder in place of the two stages, each of length one as in
   DINOSaur, so that the two differ in the memory and not in the features. It keeps the encoder's own grid (16x16 at 224
   pixels): interpolated tokens would fill the memory with mixtures. It needs no download beyond the embedded encoder.
-  ``vit-points`` is the same without the 3x3 average, as DINOSaur has none: what is left between it and DINOSaur is the
-  memory, what lies between it and ``vit`` the average.
+  ``vit-points`` is the same without the 3x3 average, which DINOSaur has not either: the two tell what the average does.
 """
 
 from __future__ import annotations
