@@ -11,6 +11,7 @@ from dinosaur_ad.bench.metrics import (
     Confusion,
     auroc_by_kind,
     confusion,
+    rank_correlation,
     ranked_auroc,
     roc_curve,
     routing_accuracy,
@@ -165,3 +166,23 @@ def test_kinds_are_measured_apart_against_all_normals() -> None:
 def test_routing_accuracy_of_no_images_is_not_a_number() -> None:
     assert routing_accuracy(["a", "b", "a"], "a") == pytest.approx(2 / 3)
     assert math.isnan(routing_accuracy([], "a"))
+
+
+# --- how alike two rankings are ---
+
+pairs = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=30)
+
+
+@given(pairs)
+def test_the_rank_correlation_is_scipys(rows: list[tuple[int, int]]) -> None:
+    spearmanr = pytest.importorskip("scipy.stats", reason="scipy comes with the extra 'bench'").spearmanr
+    one, other = (np.array(column, np.float32) for column in zip(*rows, strict=True))
+    found = rank_correlation(one, other)
+    if len(set(one)) == 1 or len(set(other)) == 1:
+        assert math.isnan(found)
+    else:
+        assert found == pytest.approx(spearmanr(one, other).statistic)
+
+
+def test_a_score_that_is_no_number_ranks_below_all_that_are() -> None:
+    assert rank_correlation([NAN, -INF, 0, INF], [1, 2, 3, 4]) == 1

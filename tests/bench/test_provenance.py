@@ -24,6 +24,7 @@ from dinosaur_ad.methods import Lesson, Photo, Workbench, get_method, list_metho
 from test_published_numbers import block
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = ("results", "results-apart")
 # Only these two build networks to count them.
 COUNTED_WITH = {"iuf": ("torch", "transformers"), "efficientad": ("torch",)}
 
@@ -31,12 +32,13 @@ COUNTED_WITH = {"iuf": ("torch", "transformers"), "efficientad": ("torch",)}
 # --- the committed pages ---
 
 
-@pytest.mark.parametrize("name", ["dinosaur", "patchcore", "dne", "iuf", "ucad", "efficientad"])
+@pytest.mark.parametrize("name", ["dinosaur", "patchcore", "dne", "iuf", "ucad", "efficientad", "photometer"])
 def test_the_committed_page_is_what_the_command_prints(name: str) -> None:
     for module in COUNTED_WITH.get(name, ()):
         pytest.importorskip(module, reason=f"parameters of {name} are counted with {module}, of the extra 'bench'")
     page = ROOT / "docs" / "methods" / f"{name}.md"
-    assert block(page, f"{COMMAND} {name} results") == describe(name, [str(ROOT / "results")]).strip()
+    printed = describe(name, [str(ROOT / folder) for folder in FOLDERS])
+    assert block(page, " ".join([COMMAND, name, *FOLDERS])) == printed.strip()
 
 
 def test_there_is_a_page_for_every_method() -> None:
@@ -120,6 +122,20 @@ def test_one_cell_with_two_outcomes_is_refused(tmp_path: Path) -> None:
         describe("dne", [stored(tmp_path, made(), replace(made(), auroc=made().auroc / 2))])
 
 
+def test_a_longer_run_on_fewer_tasks_is_told_from_a_shorter_one_on_all(tmp_path: Path) -> None:
+    def trained(tasks: int, epochs: int) -> CellResult:
+        info = {"tasks": {f"mvtec-ad-{n + 1:02d}": {"loss": [1.0] * epochs} for n in range(tasks)}}
+        return made("dne", scenario="mvtec-ad", tasks=tasks, settings={"epochs": epochs}, info=info)
+
+    page = describe("dne", [stored(tmp_path, trained(2, 300), trained(3, 30))])
+    assert "- dne on mvtec-ad (epochs=30; 3 tasks of 30 epochs):" in page
+    assert "- dne on mvtec-ad (2 tasks of 300 epochs):" in page
+    assert "tested on 80 normal and 60 anomalous images" in page
+    assert "tested on 120 normal and 90 anomalous images" in page
+    alone = describe("dne", [stored(tmp_path / "alone", trained(3, 30))])
+    assert "- dne on mvtec-ad (epochs=30):" in alone
+
+
 def test_failed_cells_are_listed(tmp_path: Path) -> None:
     FailedCell("dne:original", "mtd-color", 3, "out of memory").save(open_place(str(tmp_path / "failed")))
     page = describe("dne", [stored(tmp_path, made())])
@@ -133,7 +149,7 @@ def test_failed_cells_are_listed(tmp_path: Path) -> None:
 def said(result: CellResult) -> str:
     """The sentences about one result."""
     name = result.method.partition(":")[0]
-    section = causes_section(name, runs_of(list_methods()[name], [result]))
+    section = causes_section(name, runs_of(list_methods()[name], [result]), {})
     return next(line for line in section.splitlines() if line.startswith("- "))
 
 
@@ -214,10 +230,21 @@ def test_what_the_methods_really_record_is_understood(name: str, column: str, se
     method.learn(Lesson("mtd-color-01", photos))
     info = json.loads(json.dumps(method.info()))
     runs = runs_of(list_methods()[name], [made(name, info=info)])
-    section = causes_section(name, runs)
+    section = causes_section(name, runs, {})
     assert f"| {column} |" in section
     assert sentence in section
     assert "→ not finite" not in section
+
+
+def test_a_method_whose_scores_are_a_light_meters_is_said_to_be_one(tmp_path: Path) -> None:
+    control = made("photometer:signed")
+    # The other way round and on another scale: the ranking is what counts. The control has one task more.
+    tasks = [replace(task, scores=7 - 2 * task.scores) for task in control.final[:2]]
+    follows = replace(made("dne", tasks=2), final=tasks)
+    page = describe("dne", [stored(tmp_path, control, follows)])
+    assert "its scores follow the brightness of the images: rank correlation 1" in page
+    page = describe("dne", [stored(tmp_path, control, made("dne", tasks=2))])
+    assert "its scores follow" not in page
 
 
 # --- the command ---
@@ -227,7 +254,7 @@ def test_a_wrong_name_is_answered_with_the_methods(capsys: pytest.CaptureFixture
     assert main(["bench", "describe", "dne:original"]) == 2
     answer = capsys.readouterr().err
     assert "There is no method 'dne:original'" in answer
-    assert "dinosaur, dne, efficientad, iuf, patchcore, ucad" in answer
+    assert "dinosaur, dne, efficientad, iuf, patchcore, photometer, ucad" in answer
 
 
 def test_a_folder_without_results_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -239,3 +239,48 @@ def test_grid_cells_that_the_minimum_makes_equal_are_counted() -> None:
     (part,) = grid((0.01, 0.10), (0, 3), {"mtd-color": [[0.8, 0.9], [0.8, 0.9]]}).parts
     same = GridResult((replace(part, members=[[20, 20], [20, 20]]),))
     assert any(note.text.startswith("2 of the 4 cells repeat") for note in table([], "grid", (same,)).notes)
+
+
+# --- shortcuts ---
+
+
+def lit(like: CellResult, **changes: object) -> CellResult:
+    """The control, with the brightness of ``like``'s images in the order of its scores."""
+    control = cell("photometer:signed", like.scenario, like.seed, tasks=len(like.tasks))
+    return replace(control, **{"final": like.final, "auroc": like.auroc} | changes)
+
+
+def test_scores_are_held_against_the_brightness_of_the_images() -> None:
+    follows, other = cell("dne"), cell("dinosaur")
+    made = table([lit(follows), follows, other], "shortcuts")
+    line = row(made, "dne")
+    assert [line[f"correlation {key}"] for key in ("mean", "least", "most")] == ["1.000"] * 3
+    assert line["strongest in"] == "mtd-color-01 +1.00"
+    assert float(row(made, "dinosaur")["correlation most"]) < 0.9
+    assert [each[0].text for each in made.blocks[0].rows] == ["dne", "dinosaur"], "the control is no row of its own"
+
+
+def test_the_other_way_round_is_as_strong_and_ties_are_no_correlation() -> None:
+    control = cell("photometer:signed")
+    turned = replace(cell("dne"), final=[replace(task, scores=-task.scores) for task in control.final])
+    tied = replace(cell("iuf"), final=[replace(task, scores=0 * task.scores) for task in control.final])
+    made = table([control, turned, tied], "shortcuts")
+    assert row(made, "dne")["strongest in"] == "mtd-color-01 −1.00"
+    line = row(made, "iuf")
+    assert line["correlation mean"] == "–"
+    assert line["strongest in"] == "all scores tie"
+
+
+def test_tasks_that_light_alone_tells_apart_are_named() -> None:
+    control = cell("photometer:signed", tasks=3)
+    told = replace(control, auroc=np.vstack([control.auroc[:-1], [0.95, 0.5, 0.02]]))
+    notes = " ".join(note.text for note in table([told, cell()], "shortcuts").notes)
+    assert "mtd-color: brightness alone tells normal from anomalous test images apart in mtd-color-01 0.950, " in notes
+    assert "mtd-color-03 0.020 (" in notes
+    assert "mtd-color-02" not in notes
+
+
+def test_there_is_no_such_table_without_the_control_or_with_the_control_alone() -> None:
+    assert "shortcuts" not in [each.key for each in tables([cell(seed=1), cell("photometer:signed", seed=0)])]
+    assert "shortcuts" not in [each.key for each in tables([cell()])]
+    assert "shortcuts" not in [each.key for each in tables([cell("photometer:signed")])]

@@ -19,6 +19,7 @@ from dinosaur_ad.bench.provenance_originals import original_section
 from dinosaur_ad.bench.provenance_runs import Run, runs_of
 from dinosaur_ad.bench.provenance_settings import parameters_section, settings_section
 from dinosaur_ad.bench.report.render import plain
+from dinosaur_ad.bench.report.shortcuts import Controls, controls
 from dinosaur_ad.bench.results import FailedCell, find_results
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import MethodSpec, list_methods
@@ -43,7 +44,7 @@ def describe(name: str, folders: Sequence[str] = ()) -> str:
     finished, failed = find_results(folders)
     runs = runs_of(spec, finished)
     parts = [sheet(spec), settings_section(spec), parameters_section(spec)]
-    parts += [paper_section(name), original_section(name, runs), _measured(spec, runs, failed)]
+    parts += [paper_section(name), original_section(name, runs), _measured(spec, runs, failed, controls(finished))]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
@@ -74,7 +75,7 @@ def write_page(page: str, name: str, folders: Sequence[str], path: Path) -> None
         raise InputError(f"The page '{path}' could not be written ({reason}); choose another --out.") from error
 
 
-def _measured(spec: MethodSpec, runs: Sequence[Run], failed: Sequence[FailedCell]) -> str:
+def _measured(spec: MethodSpec, runs: Sequence[Run], failed: Sequence[FailedCell], light: Controls) -> str:
     """Figures and causes, or how to get some."""
     failures = [
         f"- {plain(f'{cell.method} on {cell.scenario}, seed {cell.seed}: {cell.error}')}"
@@ -83,7 +84,7 @@ def _measured(spec: MethodSpec, runs: Sequence[Run], failed: Sequence[FailedCell
     ]
     parts = ["\n".join(["Cells that failed:", "", *failures])] if failures else []
     if runs:
-        parts = [figures_section(runs), *parts, causes_section(spec.name, runs)]
+        parts = [figures_section(runs), *parts, causes_section(spec.name, runs, light)]
     else:
         command = f"dinosaur bench run --methods {spec.name} --scenarios mtd-color,mvtec-ad --out runs/{spec.name}"
         parts = [

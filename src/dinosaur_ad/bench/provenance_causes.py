@@ -17,15 +17,19 @@ from dinosaur_ad.bench.provenance_training import short_number, training_tables
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import Number, measure
 from dinosaur_ad.bench.report.render import plain, to_markdown
+from dinosaur_ad.bench.report.shortcuts import CONTROL, Controls, likeness
 from dinosaur_ad.bench.report.table import DASH, Block, Column, Entry, Table, figure, finish, words
 from dinosaur_ad.bench.results import CellResult
 
-CHANCE, LOST, TIED, ALARMS = 0.6, 0.02, 0.01, 0.10
+CHANCE, LOST, TIED, ALARMS, LIGHT = 0.6, 0.02, 0.01, 0.10, 0.5
 
 
-def causes_section(name: str, runs: Sequence[Run]) -> str:
-    """As Markdown: sentences by rule, a table of all runs, and one of the tasks of each run that recorded training."""
-    parts = ["## Where it fails, and what was measured there", "\n".join(_findings(name, runs))]
+def causes_section(name: str, runs: Sequence[Run], light: Controls) -> str:
+    """As Markdown: sentences by rule, a table of all runs, and one of the tasks of each run that recorded training.
+
+    ``light`` are the cells of the control that measures brightness.
+    """
+    parts = ["## Where it fails, and what was measured there", "\n".join(_findings(name, runs, light))]
     parts.append("#" + to_markdown(_overall(runs)).strip())
     return "\n\n".join([*parts, *training_tables(name, runs)]) + "\n"
 
@@ -33,16 +37,17 @@ def causes_section(name: str, runs: Sequence[Run]) -> str:
 # --- sentences ---
 
 
-def _findings(name: str, runs: Sequence[Run]) -> Iterator[str]:
+def _findings(name: str, runs: Sequence[Run], light: Controls) -> Iterator[str]:
     """A line for every run with something to say."""
     yield (
         f"Said by rule, of means over seeds. Named are an AUROC below {CHANCE} right after learning, losses from "
-        f"{LOST}, tied pairs from {TIED:.0%} and false alarms from {ALARMS:.0%}; what training recorded is the median "
-        "of the tasks of the first seed."
+        f"{LOST}, tied pairs from {TIED:.0%}, false alarms from {ALARMS:.0%}, and scores that follow the brightness of "
+        f"the images with a rank correlation from {LIGHT} on average; what training recorded, and that correlation, is "
+        "the median of the tasks of the first seed."
     )
     yield ""
     for run in runs:
-        said = [*_from_scores(run), *_from_records(name, run)]
+        said = [*_from_scores(run), *_from_light(run, light), *_from_records(name, run)]
         yield f"- {plain(run.title)}: {'; '.join(said) or 'none of these'}."
 
 
@@ -66,6 +71,12 @@ def _from_scores(run: Run) -> Iterator[str]:
         yield f"{absent:.0f} scores were no numbers"
     if (alarms := mean(numbers.false_alarms)) >= ALARMS:
         yield f"{alarms:.0%} false alarms at the paper's threshold, which is meant to give 2.5%"
+
+
+def _from_light(run: Run, light: Controls) -> Iterator[str]:
+    like = likeness(run.group.first, light)
+    if like is not None and like.mean >= LIGHT and run.group.method != CONTROL:
+        yield from _if_finite(like.defined, "its scores follow the brightness of the images: rank correlation {}")
 
 
 def _from_records(name: str, run: Run) -> Iterator[str]:

@@ -23,15 +23,20 @@ _DATA = ("name", "train", "held_out", "test_normal", "test_anomalous")
 
 @dataclass(frozen=True)
 class Run:
-    """The seeds of one variant on one scenario, alike in all settings; ``changed`` are those set by hand."""
+    """The seeds of one variant on one scenario, alike in all settings; ``changed`` are those set by hand.
+
+    ``part`` says how many tasks it learned and for how many epochs, where other runs of the scenario learned others.
+    """
 
     group: Group
     changed: str
+    part: str = ""
 
     @property
     def title(self) -> str:
         """In words, such as ``dne on mtd-color (epochs=30)``."""
-        return f"{self.group.method} on {self.group.scenario}{f' ({self.changed})' if self.changed else ''}"
+        added = "; ".join(filter(None, (self.changed, self.part)))
+        return f"{self.group.method} on {self.group.scenario}{f' ({added})' if added else ''}"
 
     @property
     def records(self) -> dict[str, Mapping[str, Any]]:
@@ -48,7 +53,8 @@ def runs_of(spec: MethodSpec, results: Iterable[CellResult]) -> list[Run]:
     for cell in results:
         if cell.method.partition(":")[0] == spec.name:
             alike.setdefault(_setup(cell), []).append(cell)
-    runs = [Run(group, _changed(spec, group.first)) for cells in alike.values() for group in group_cells(cells)]
+    groups = [group for cells in alike.values() for group in group_cells(cells)]
+    runs = [Run(group, _changed(spec, group.first), _part(group, groups)) for group in groups]
     scenarios, variants = (*DISCRETE, *CONTINUOUS), tuple(spec.variants)
     return sorted(
         runs,
@@ -119,6 +125,16 @@ def _changed(spec: MethodSpec, cell: CellResult) -> str:
     stored = json.loads(json.dumps(cell.settings))
     differ = {key: value for key, value in stored.items() if key not in usual or usual[key] != value}
     return ", ".join(f"{key}={shown(value)}" for key, value in differ.items())
+
+
+def _part(group: Group, groups: Sequence[Group]) -> str:
+    """How long a run is, unless all runs of its scenario learned as many tasks."""
+    counts = {len(other.first.tasks) for other in groups if other.scenario == group.scenario}
+    if len(counts) == 1:
+        return ""
+    epochs = epochs_of(group.first)
+    count = len(group.first.tasks)
+    return f"{count} task{'s' * (count != 1)}{f' of {epochs} epochs' if epochs else ''}"
 
 
 def _place(known: Sequence[str], name: str) -> int:

@@ -152,7 +152,7 @@ def _methods(arguments: argparse.Namespace) -> tuple[MethodChoice, ...]:
     if ALL in names:
         if len(names) > 1:
             raise InputError(f"--methods takes all or names, not both, got '{','.join(names)}'.")
-        names = [*list_methods(), "dinosaur:paper"]
+        names = [*(name for name, spec in list_methods().items() if not spec.control), "dinosaur:paper"]
     return tuple(choose_methods(names, bench_options.read_settings(arguments.set)))
 
 

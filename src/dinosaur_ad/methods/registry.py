@@ -25,6 +25,8 @@ class MethodSpec:
     variants: Mapping[str, Config]
     summary: str
     replay: bool
+    control: bool
+    """Whether it is there to be compared with and not to be used: nobody would deploy it."""
     tiny: Mapping[str, Any]
     """Settings for tests: small, random, needing no downloads."""
     tiny_variants: Mapping[str, Mapping[str, Any]]
@@ -66,6 +68,7 @@ def register(
     variants: Mapping[str, Config],
     summary: str,
     replay: bool = False,
+    control: bool = False,
     tiny: Mapping[str, Any] | None = None,
     tiny_variants: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[type[Method]], type[Method]]:
@@ -77,7 +80,7 @@ def register(
 
     def keep(method: type[Method]) -> type[Method]:
         _REGISTRY[name] = MethodSpec(
-            name, method, dict(variants), summary, replay, dict(tiny or {}), dict(tiny_variants or {})
+            name, method, dict(variants), summary, replay, control, dict(tiny or {}), dict(tiny_variants or {})
         )
         return method
 

@@ -15,6 +15,7 @@ from dinosaur_ad.bench.metrics.image import (
 )
 from dinosaur_ad.bench.metrics.intervals import Interval, bootstrap_mean_auroc, seed_spread
 from dinosaur_ad.bench.metrics.pixel import PixelAuroc, PixelTally, task_tally
+from dinosaur_ad.bench.metrics.ranks import rank_correlation
 from dinosaur_ad.bench.metrics.resize import mask_at, upsample
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "fm_std",
     "fwt",
     "mask_at",
+    "rank_correlation",
     "ranked_auroc",
     "roc_curve",
     "routing_accuracy",

@@ -64,6 +64,27 @@ def pairs_tied(normal_U: NDArray[Any], anomalous_U: NDArray[Any]) -> NDArray[np.
     return _share((anomalous_U * normal_U).sum(axis=-1), normal_U, anomalous_U)
 
 
+def rank_correlation(one: ArrayLike, other: ArrayLike) -> float:
+    """Spearman's correlation of two lists of N scores: 1 where both rank alike, -1 where the other way round.
+
+    Equal scores share the mean of their ranks. NaN where one list says the same about everything.
+
+    >>> rank_correlation([1, 2, 3], [10, 30, 20]), rank_correlation([1, 2, 3], [9, 4, 1])
+    (0.5, -1.0)
+    """
+    ranks = [_mean_ranks(places(scores)) for scores in (one, other)]
+    centred = [rank_N - rank_N.mean() for rank_N in ranks]
+    scale = float(np.sqrt(np.prod([(rank_N**2).sum() for rank_N in centred])))
+    return float(np.dot(*centred)) / scale if scale else float("nan")
+
+
+def _mean_ranks(place_N: Ints) -> Numbers:
+    """Ranks from places; those at one place share the mean of what they take up."""
+    count_U = np.bincount(place_N)
+    rank_U: Numbers = count_U.cumsum() - (count_U - 1) / 2
+    return rank_U[place_N]
+
+
 def _share(pairs: Any, normal_U: Numbers, anomalous_U: Numbers) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore"):  # 0 / 0 pairs: NaN is the answer
         return np.asarray(pairs / (normal_U.sum(axis=-1) * anomalous_U.sum(axis=-1)))

@@ -85,16 +85,16 @@ def block_title(groups: Sequence[Group], *, compared: bool = False) -> str:
 
 def data_notes(groups: Iterable[Group]) -> list[Note]:
     """On which data each scenario was run, in its own words; and what the two geometric drifts are."""
-    notes: dict[str, Note] = {}
+    notes: dict[tuple[str, str], Note] = {}
     for group in groups:
         about = str(group.first.scenario_info.get("description", "")).rstrip(".")
         tested = [sum(task[key] for task in group.first.tasks) for key in ("test_normal", "test_anomalous")]
         text = (
             f"{group.scenario}: {about + '; ' if about else ''}tested on {tested[0]} normal and {tested[1]} anomalous"
         )
-        notes.setdefault(group.scenario, Note(f"{text} images over all tasks."))
+        notes.setdefault((group.scenario, text), Note(f"{text} images over all tasks."))
     found = list(notes.values())
-    if notes.keys() & {"mtd-geo", LITERAL}:
+    if {scenario for scenario, _ in notes} & {"mtd-geo", LITERAL}:
         found.append(
             Note(
                 "The paper's geometric numbers belong to mtd-geo-literal: its scale of 0.01 to 0.10, used as a "

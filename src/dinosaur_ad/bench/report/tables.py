@@ -10,6 +10,7 @@ from dinosaur_ad.bench.report.groups import Group, group_cells
 from dinosaur_ad.bench.report.more_tables import more_tables
 from dinosaur_ad.bench.report.overview import overview_table
 from dinosaur_ad.bench.report.paper_tables import other_tables, paper_tables
+from dinosaur_ad.bench.report.shortcuts import shortcut_tables
 from dinosaur_ad.bench.report.storage_tables import storage_tables
 from dinosaur_ad.bench.report.table import Table
 from dinosaur_ad.bench.results import CellResult
@@ -32,4 +33,5 @@ def tables_of(groups: Sequence[Group], grids: Sequence[GridResult]) -> list[Tabl
         *grid_tables(grids),
         *storage_tables(groups),
         *more_tables(groups),
+        *shortcut_tables(groups),
     ]

@@ -1,0 +1,128 @@
+"""How far light explains a score: every method beside the control that measures nothing but brightness.
+
+The control's scores are those of ``photometer:signed`` in the same scenario and with the same seed, so it has to be
+among the results; without it there is no such table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dinosaur_ad.bench.metrics import rank_correlation
+from dinosaur_ad.bench.report.groups import Group, scenarios_of
+from dinosaur_ad.bench.report.numbers import auroc
+from dinosaur_ad.bench.report.rows import Marks, block_title
+from dinosaur_ad.bench.report.table import Block, Column, Entry, Note, Table, figure, finish, words
+from dinosaur_ad.bench.results import CellResult
+from dinosaur_ad.methods.photometer import NAME, SIGNED
+
+CONTROL = f"{NAME}:{SIGNED}"
+# An AUROC this far from chance is named.
+TOLD_APART = 0.9
+
+Controls = Mapping[tuple[str, int], CellResult]
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Rank correlations of a cell's scores with the brightness of the images: one a task, NaN where all scores tie."""
+
+    tasks: tuple[str, ...]
+    rho: tuple[float, ...]
+
+    @property
+    def defined(self) -> list[float]:
+        """How strong, whichever way, in the tasks that have one."""
+        return [abs(value) for value in self.rho if not math.isnan(value)]
+
+    @property
+    def mean(self) -> float:
+        """The mean strength; NaN where no task has one."""
+        return sum(self.defined) / len(self.defined) if self.defined else math.nan
+
+    @property
+    def strongest(self) -> str:
+        """The task where it is strongest, in words."""
+        if not self.defined:
+            return "all scores tie"
+        index = int(np.nanargmax(np.abs(self.rho)))
+        return f"{self.tasks[index]} {'−' if self.rho[index] < 0 else '+'}{abs(self.rho[index]):.2f}"
+
+
+def controls(cells: Iterable[CellResult]) -> Controls:
+    """The control's cells, by scenario and seed."""
+    return {(cell.scenario, cell.seed): cell for cell in cells if cell.method == CONTROL}
+
+
+def likeness(cell: CellResult, found: Controls) -> Likeness | None:
+    """How far a cell's final scores follow the light; None unless the control saw the same images of every task."""
+    control = found.get((cell.scenario, cell.seed))
+    if control is None:
+        return None
+    light = {task["checksum"]: its.scores for task, its in zip(control.tasks, control.final, strict=True)}
+    if not light.keys() >= {task["checksum"] for task in cell.tasks}:
+        return None
+    pairs = ((own.scores, light[task["checksum"]]) for task, own in zip(cell.tasks, cell.final, strict=True))
+    names = tuple(str(task["name"]) for task in cell.tasks)
+    return Likeness(names, tuple(rank_correlation(own, its) for own, its in pairs))
+
+
+def shortcut_tables(groups: Sequence[Group]) -> list[Table]:
+    """The table, if some scenario has the control and something beside it."""
+    found = controls(cell for group in groups for cell in group.cells)
+    marks, blocks, notes = Marks(), [], []
+    for scenario in scenarios_of(groups):
+        own = [group for group in groups if group.scenario == scenario]
+        likes = {group.method: likeness(group.first, found) for group in own if group.method != CONTROL}
+        rows = [_row(marks, group, like) for group in own if (like := likes.get(group.method)) is not None]
+        if rows:
+            blocks.append(Block(block_title(own), finish(rows, {})))
+            notes += _told_apart(found[scenario, own[0].first.seed])
+    if not blocks:
+        return []
+    correlations = (Column(name, "correlation") for name in ("mean", "least", "most"))
+    return [
+        Table(
+            "shortcuts",
+            "Is it the light?",
+            f"Spearman's rank correlation between a method's scores and the mean brightness of the test images "
+            f"({CONTROL}), after the last task; mean, least and most of the tasks by size, whichever way, of the "
+            "lowest seed. Near 1, the scores are a light meter's. Some correlation is no fault where defects are "
+            "bright or dark themselves.",
+            (
+                Column("Method", words=True),
+                Column("image AUROC"),
+                *correlations,
+                Column("strongest in", words=True),
+            ),
+            tuple(blocks),
+            (*marks.notes(), *notes),
+        )
+    ]
+
+
+def _row(marks: Marks, group: Group, like: Likeness) -> list[Entry]:
+    low, high = (min(like.defined), max(like.defined)) if like.defined else (math.nan, math.nan)
+    numbers = (auroc(group.first), like.mean, low, high)
+    return [marks.name(group), *map(figure, numbers), words(like.strongest)]
+
+
+def _told_apart(control: CellResult) -> list[Note]:
+    """Names the tasks whose normal and anomalous test images brightness alone tells apart."""
+    named = [
+        f"{task['name']} {value:.3f}"
+        for task, value in zip(control.tasks, control.auroc[-1], strict=True)
+        if max(value, 1 - value) >= TOLD_APART
+    ]
+    if not named:
+        return []
+    return [
+        Note(
+            f"{control.scenario}: brightness alone tells normal from anomalous test images apart in "
+            f"{', '.join(named)} (its AUROC; above 0.5, anomalous ones are brighter)."
+        )
+    ]

@@ -1,0 +1,143 @@
+"""Photometer, a control: how bright an image is on the whole, and nothing else.
+
+What it is: no method of the paper and no detector to use, but what every detector should be held against. It measures
+one number of an image, the mean of its pixels. Where that number alone tells normal test images from anomalous ones,
+the photographs were lit differently, and an image AUROC says less about defects than it seems to. And where another
+method's scores rank images as this number does, light is what that method has learned to see; the benchmark's table
+``shortcuts`` has the correlations.
+
+| | ``photometer`` | ``photometer:signed`` |
+|---|---|---|
+| score | how many standard deviations an image is from its task's mean brightness | the brightness itself |
+| what it is for | a row to be better than | showing that light differs, whichever way: 0.000 says as much as 1.000 |
+| task | the one whose mean is nearest, in its standard deviations | the same; it changes no score |
+| threshold of its own | 97.5 % of the scores of its task's training images | the same |
+
+Paper and original: none. Nothing is trained, and nothing is drawn: every seed that sees the same images gives the same
+scores. A task keeps three numbers. There are no maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.parts.state import StateFiles
+from dinosaur_ad.methods.parts.thresholds import training_threshold
+from dinosaur_ad.methods.registry import register
+
+NAME = "photometer"
+SIGNED = "signed"
+RECIPE = "mean-brightness"
+
+_FILES = StateFiles("Photometer")
+
+
+@dataclass(frozen=True)
+class PhotometerConfig(Config):
+    """``least_spread`` (of 255) stands in for the spread of a task whose images are all equally bright."""
+
+    signed: bool = False
+    least_spread: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.least_spread > 0:
+            raise InputError(f"The photometer's least_spread must be above 0, got {self.least_spread}.")
+
+
+@dataclass(frozen=True)
+class _Task:
+    mean: float
+    spread: float
+    threshold: float
+
+
+@register(
+    NAME,
+    variants={"default": PhotometerConfig(), SIGNED: PhotometerConfig(signed=True)},
+    summary="a control: the mean brightness of an image, and nothing else",
+    control=True,
+)
+class Photometer(Method):
+    """Mean and spread of the brightness of each task's images."""
+
+    has_maps = False
+    routes = True
+
+    config: PhotometerConfig
+
+    def __init__(self, config: PhotometerConfig, workbench: Workbench) -> None:
+        super().__init__(config, workbench)
+        self._tasks: dict[str, _Task] = {}
+
+    def learn(self, lesson: Lesson) -> None:
+        """Measure the training images."""
+        light_N = self._light(lesson.train)
+        mean, spread = float(light_N.mean()), max(float(light_N.std()), self.config.least_spread)
+        off_N = np.abs(light_N - mean) / spread
+        self._tasks[lesson.task] = _Task(mean, spread, training_threshold(light_N if self.config.signed else off_N))
+
+    def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
+        """Measure the images, and compare them with the task that fits best, or with ``task``."""
+        names = [task] if task else list(self._tasks)
+        if not names:
+            raise InputError("The photometer has learned no task yet; let it learn one first.")
+        light_N = self._light(photos)
+        off_TN = np.stack([np.abs(light_N - each.mean) / each.spread for each in map(self._tasks.__getitem__, names)])
+        routes = tuple(names[index] for index in off_TN.argmin(axis=0))
+        image_N = light_N if self.config.signed else off_TN.min(axis=0)
+        limits = [self._tasks[name].threshold for name in routes]
+        return Scores(image_N.astype(np.float32), routes=routes, thresholds=np.asarray(limits, np.float32))
+
+    def _light(self, photos: Sequence[Photo]) -> Floats:
+        """The mean of all pixels and colours of each photo, (N,), from 0 to 255."""
+
+        def measure(group: Sequence[Photo]) -> Floats:
+            return np.asarray([photo.pixels().mean(dtype=np.float64) for photo in group], np.float32)
+
+        return self.workbench.cache.features(RECIPE, photos, measure)
+
+    # --- state ---
+
+    def save(self, folder: Path) -> None:
+        """Write three numbers a task."""
+        if not self._tasks:
+            raise _FILES.nothing_to_save()
+        numbers = np.asarray([[each.mean, each.spread, each.threshold] for each in self._tasks.values()], np.float64)
+        facts = {"made_with": self.config.identity(), "tasks": list(self._tasks)}
+        _FILES.write(folder, {"mean_spread_threshold": numbers}, facts)
+
+    def load(self, folder: Path) -> None:
+        """Read them again."""
+        from safetensors.numpy import load_file
+
+        with _FILES.reading(folder):
+            facts = _FILES.facts(folder)
+            rows = load_file(_FILES.tensors_path(folder))["mean_spread_threshold"].tolist()
+            tasks = {str(name): _Task(*row) for name, row in zip(facts["tasks"], rows, strict=True)}
+            made_with = facts["made_with"]
+        _FILES.refuse_other(folder, made_with, self.config.identity())
+        self._tasks = tasks
+
+    def storage_bytes(self) -> int:
+        """Three float64 numbers a task."""
+        return 3 * np.dtype(np.float64).itemsize * len(self._tasks)
+
+    def parameters(self) -> Parameters:
+        """There is no model."""
+        return Parameters(total=0, trainable=0)
+
+    def info(self) -> dict[str, Any]:
+        """What made the scores."""
+        return {
+            "description": "a control without a network: the mean of the pixels",
+            "backend": "numpy",
+            "precision": "float32",
+            "weights_sha256": "",
+        }
