@@ -257,7 +257,7 @@ def test_scores_are_held_against_the_brightness_of_the_images() -> None:
     assert [line[f"correlation {key}"] for key in ("mean", "least", "most")] == ["1.000"] * 3
     assert line["strongest in"] == "mtd-color-01 +1.00"
     assert float(row(made, "dinosaur")["correlation most"]) < 0.9
-    assert [each[0].text for each in made.blocks[0].rows] == ["dne", "dinosaur"], "the control is no row of its own"
+    assert [each[0].text for each in made.blocks[0].rows] == ["dne", "dinosaur", "photometer:signed"]
 
 
 def test_the_other_way_round_is_as_strong_and_ties_are_no_correlation() -> None:
@@ -278,6 +278,11 @@ def test_tasks_that_light_alone_tells_apart_are_named() -> None:
     assert "mtd-color: brightness alone tells normal from anomalous test images apart in mtd-color-01 0.950, " in notes
     assert "mtd-color-03 0.020 (" in notes
     assert "mtd-color-02" not in notes
+
+
+def test_a_method_without_the_controls_seed_is_left_out_and_the_others_stay() -> None:
+    made = table([cell("dne", seed=1), cell("dinosaur"), cell("photometer:signed")], "shortcuts")
+    assert [each[0].text for each in made.blocks[0].rows] == ["dinosaur", "photometer:signed"]
 
 
 def test_there_is_no_such_table_without_the_control_or_with_the_control_alone() -> None:
