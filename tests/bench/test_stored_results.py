@@ -137,6 +137,8 @@ def test_iuf_under_colour_drift_is_a_light_meter(cells: Cells) -> None:
         assert like.mean > 0.7
         variety = [record["last_epoch"]["variety"] for record in cell.info["training"]]
         assert min(variety) > 0.9
+        assert cell.pixel is not None
+        assert np.mean([task["auroc"] for task in cell.pixel]) < 0.55
     for method in ("iuf:original-resnet50", "iuf:original-vit"):
         assert mean(cells, "mtd-color", method) > 0.64
 
@@ -153,6 +155,32 @@ def test_ten_times_the_epochs_change_no_conclusion(cells: Cells, apart: Cells) -
     assert last_row("iuf") == ([0.444, 0.591], [0.373, 0.531])
     assert last_row("ucad") == ([0.936, 0.64], [0.952, 0.51])
     assert np.unique(apart["mvtec-ad", "dne, 300 epochs", 0].final[0].scores).size == 1
+
+
+@pytest.mark.parametrize(
+    ("scenario", "method", "figure"),
+    [
+        ("mtd-color", "dne:original", 0.709),
+        ("mvtec-ad", "dne:original", 0.545),
+        ("mvtec-ad", "dne", 0.643),
+        ("mvtec-ad", "iuf", 0.682),
+        ("mvtec-ad", CONTROL, 0.701),
+        ("mtd-color", "iuf", 0.524),
+        ("mtd-color", "iuf:as-published", 0.525),
+        ("mtd-color", CONTROL, 0.521),
+        ("mtd-color", "iuf:original-resnet50", 0.650),
+        ("mtd-color", "iuf:original-vit", 0.796),
+        ("mtd-color", "ucad", 0.578),
+        ("mtd-color", "ucad:original", 0.784),
+        ("mtd-color", "efficientad", 0.681),
+        ("mtd-color", "efficientad:original", 0.784),
+        ("mvtec-ad", "efficientad", 0.698),
+        ("mvtec-ad", "efficientad:original", 0.795),
+    ],
+)
+def test_a_figure_in_the_findings_is_the_stored_one(scenario: str, method: str, figure: float, cells: Cells) -> None:
+    assert round(mean(cells, scenario, method), 3) == figure
+    assert f"{figure:.3f}" in (ROOT / "docs" / "benchmark.md").read_text().partition("## The tables")[0]
 
 
 def test_every_trained_method_was_measured_in_every_form_at_thirty_epochs(cells: Cells) -> None:
