@@ -16,7 +16,7 @@ from dinosaur_ad.encoders.weights import from_file
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import get_method, list_methods
 
-OTHERS = [name for name in list_methods() if name != "dinosaur"]
+OTHERS = [name for name, spec in list_methods().items() if name != "dinosaur" and not spec.control]
 
 
 def quiet(text: str) -> None:
@@ -69,6 +69,18 @@ def test_a_method_learns_here_and_inspects_elsewhere(name: str, tmp_path: Path, 
     assert facts["parameters"] == teacher.facts()["parameters"]
     assert facts["storage"]["task_bytes"] == teacher.facts()["storage"]["task_bytes"] > 0
     assert facts["made_with"]["description"]
+
+
+def test_a_method_that_measures_images_as_they_are_decodes_them_in_its_own_stage(
+    tmp_path: Path, files: list[Path]
+) -> None:
+    job = tiny_job("photometer", tmp_path)
+    make_subject(job, quiet).learn(files)
+    subject = make_subject(job, quiet)
+    subject.load()
+    stages = subject.inspect(files[0], 70, 70)
+    assert set(stages) == {"encode", "score"}
+    assert stages["encode"] > 0
 
 
 def test_the_detector_learns_here_and_inspects_elsewhere(tmp_path: Path, files: list[Path]) -> None:
