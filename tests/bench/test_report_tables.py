@@ -13,7 +13,9 @@ from dinosaur_ad.bench.grid_results import GridResult
 from dinosaur_ad.bench.metrics import bootstrap_mean_auroc, confusion
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import Table, tables
+from dinosaur_ad.bench.report.shortcuts import CONTROL
 from dinosaur_ad.bench.results import CellResult
+from dinosaur_ad.bench.suites import get_suite
 
 
 def table(results: list[CellResult], key: str, grids: tuple[GridResult, ...] = ()) -> Table:
@@ -289,3 +291,8 @@ def test_there_is_no_such_table_without_the_control_or_with_the_control_alone() 
     assert "shortcuts" not in [each.key for each in tables([cell(seed=1), cell("photometer:signed", seed=0)])]
     assert "shortcuts" not in [each.key for each in tables([cell()])]
     assert "shortcuts" not in [each.key for each in tables([cell("photometer:signed")])]
+
+
+@pytest.mark.parametrize("name", ["quick", "paper"])
+def test_suites_for_users_bring_the_control_along(name: str) -> None:
+    assert CONTROL in get_suite(name).methods

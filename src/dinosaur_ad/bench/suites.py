@@ -36,14 +36,15 @@ SUITES = {
     ),
     "quick": Suite(
         "minutes on two cores, no downloads beyond the embedded encoder: synthetic products and drift; PatchCore "
-        "with a smaller memory and less replay",
-        ("dinosaur", "dinosaur:paper", "patchcore:vit"),
+        "with a smaller memory and less replay, and a light meter as a control",
+        ("dinosaur", "dinosaur:paper", "patchcore:vit", "photometer:signed"),
         ("synthetic", "synthetic-color"),
         settings={"patchcore.replay": "20", "patchcore.ratio": "0.02"},
     ),
     "paper": Suite(
-        "the paper's five protocols, and its geometric drift as printed; wants the datasets and a GPU",
-        ("dne", "iuf", "ucad", "patchcore", "efficientad", "dinosaur", "dinosaur:paper"),
+        "the paper's five protocols, its geometric drift as printed, and a light meter as a control; wants the "
+        "datasets and a GPU",
+        ("dne", "iuf", "ucad", "patchcore", "efficientad", "dinosaur", "dinosaur:paper", "photometer:signed"),
         ("mvtec-ad", "mvtec-loco", "mtd-color", "mtd-geo", "mtd-blur", "mtd-geo-literal"),
         seeds=(0, 1, 2),
     ),
