@@ -150,7 +150,10 @@ def test_a_killed_worker_loses_nothing(cluster: Any, tmp_path: Path, plugin: Pat
     resumed = [line for line in lines if "resuming after task 1 of 2" in line]
     assert len(resumed) == 1
     prefix = resumed[0].partition("resuming")[0]
-    assert lines.count(f"{prefix}task 1 of 2: learning fabric") == 1
+    # Of the killed worker's lines the last may be lost on the way; what its successor did is all there.
+    after = [line.removeprefix(prefix) for line in lines[lines.index(resumed[0]) :] if line.startswith(prefix)]
+    assert after[:2] == ["resuming after task 1 of 2", "task 2 of 2: learning gear"]
+    assert "task 1 of 2: learning fabric" not in after
 
     run_local(cells, surroundings(tmp_path, "local", (plugin,)), lambda line: None)
     assert outcome(tmp_path / "ray") == outcome(tmp_path / "local")
