@@ -16,6 +16,7 @@ from dinosaur_ad.bench.report import Table, tables
 from dinosaur_ad.bench.report.shortcuts import CONTROL
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.bench.suites import get_suite
+from dinosaur_ad.methods import get_method
 
 
 def table(results: list[CellResult], key: str, grids: tuple[GridResult, ...] = ()) -> Table:
@@ -246,10 +247,10 @@ def test_grid_cells_that_the_minimum_makes_equal_are_counted() -> None:
 # --- shortcuts ---
 
 
-def lit(like: CellResult, **changes: object) -> CellResult:
+def lit(like: CellResult) -> CellResult:
     """The control, with the brightness of ``like``'s images in the order of its scores."""
-    control = cell("photometer:signed", like.scenario, like.seed, tasks=len(like.tasks))
-    return replace(control, **{"final": like.final, "auroc": like.auroc} | changes)
+    control = cell(CONTROL, like.scenario, like.seed, tasks=len(like.tasks))
+    return replace(control, final=like.final, auroc=like.auroc)
 
 
 def test_scores_are_held_against_the_brightness_of_the_images() -> None:
@@ -263,7 +264,7 @@ def test_scores_are_held_against_the_brightness_of_the_images() -> None:
 
 
 def test_the_other_way_round_is_as_strong_and_ties_are_no_correlation() -> None:
-    control = cell("photometer:signed")
+    control = cell(CONTROL)
     turned = replace(cell("dne"), final=[replace(task, scores=-task.scores) for task in control.final])
     tied = replace(cell("iuf"), final=[replace(task, scores=0 * task.scores) for task in control.final])
     made = table([control, turned, tied], "shortcuts")
@@ -274,7 +275,7 @@ def test_the_other_way_round_is_as_strong_and_ties_are_no_correlation() -> None:
 
 
 def test_tasks_that_light_alone_tells_apart_are_named() -> None:
-    control = cell("photometer:signed", tasks=3)
+    control = cell(CONTROL, tasks=3)
     told = replace(control, auroc=np.vstack([control.auroc[:-1], [0.95, 0.5, 0.02]]))
     notes = " ".join(note.text for note in table([told, cell()], "shortcuts").notes)
     assert "mtd-color: brightness alone tells normal from anomalous test images apart in mtd-color-01 0.950, " in notes
@@ -283,16 +284,17 @@ def test_tasks_that_light_alone_tells_apart_are_named() -> None:
 
 
 def test_a_method_without_the_controls_seed_is_left_out_and_the_others_stay() -> None:
-    made = table([cell("dne", seed=1), cell("dinosaur"), cell("photometer:signed")], "shortcuts")
+    made = table([cell("dne", seed=1), cell("dinosaur"), cell(CONTROL)], "shortcuts")
     assert [each[0].text for each in made.blocks[0].rows] == ["dinosaur", "photometer:signed"]
 
 
 def test_there_is_no_such_table_without_the_control_or_with_the_control_alone() -> None:
-    assert "shortcuts" not in [each.key for each in tables([cell(seed=1), cell("photometer:signed", seed=0)])]
+    assert "shortcuts" not in [each.key for each in tables([cell(seed=1), cell(CONTROL, seed=0)])]
     assert "shortcuts" not in [each.key for each in tables([cell()])]
-    assert "shortcuts" not in [each.key for each in tables([cell("photometer:signed")])]
+    assert "shortcuts" not in [each.key for each in tables([cell(CONTROL)])]
 
 
 @pytest.mark.parametrize("name", ["quick", "paper"])
 def test_suites_for_users_bring_the_control_along(name: str) -> None:
     assert CONTROL in get_suite(name).methods
+    assert get_method(CONTROL).spec.control

@@ -77,6 +77,12 @@ def test_wrong_use_gets_a_sentence(tmp_path: Path) -> None:
     fresh = get_method("photometer").build(Workbench())
     with pytest.raises(InputError, match="has learned no task yet; let it learn one first"):
         fresh.score(grey(1))
+    with pytest.raises(InputError, match="'empty' has no training images; give at least one normal"):
+        fresh.learn(Lesson("empty", ()))
+    with pytest.raises(InputError, match="at least one image to score, got none"):
+        taught().score([])
+    with pytest.raises(InputError, match="has not learned the task 'grey'; choose from: dark, light"):
+        taught().score(grey(1), "grey")
     taught().save(tmp_path)
     with pytest.raises(InputError, match="was made with"):
         get_method("photometer:signed").build(Workbench()).load(tmp_path)

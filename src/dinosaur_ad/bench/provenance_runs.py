@@ -30,7 +30,7 @@ class Run:
 
     group: Group
     changed: str
-    part: str = ""
+    part: str
 
     @property
     def title(self) -> str:

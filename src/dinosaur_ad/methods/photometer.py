@@ -3,7 +3,7 @@
 What it is: no method of the paper and no detector to use, but what every detector should be held against. It measures
 one number of an image, the mean of its pixels. Where that number alone tells normal test images from anomalous ones,
 the photographs were lit differently, and an image AUROC says less about defects than it seems to. And where another
-method's scores rank images as this number does, light is what that method has learned to see; the benchmark's table
+method's scores rank images as this number does, and no better, light explains what it reaches; the benchmark's table
 ``shortcuts`` has the correlations.
 
 | | ``photometer`` | ``photometer:signed`` |
@@ -28,12 +28,11 @@ import numpy as np
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
 from dinosaur_ad.methods.registry import register
 
-NAME = "photometer"
-SIGNED = "signed"
 RECIPE = "mean-brightness"
 
 _FILES = StateFiles("Photometer")
@@ -59,8 +58,8 @@ class _Task:
 
 
 @register(
-    NAME,
-    variants={"default": PhotometerConfig(), SIGNED: PhotometerConfig(signed=True)},
+    "photometer",
+    variants={"default": PhotometerConfig(), "signed": PhotometerConfig(signed=True)},
     summary="a control: the mean brightness of an image, and nothing else",
     control=True,
 )
@@ -78,6 +77,7 @@ class Photometer(Method):
 
     def learn(self, lesson: Lesson) -> None:
         """Measure the training images."""
+        refuse_no_normals(lesson.task, lesson.train)
         light_N = self._light(lesson.train)
         mean, spread = float(light_N.mean()), max(float(light_N.std()), self.config.least_spread)
         off_N = np.abs(light_N - mean) / spread
@@ -85,9 +85,14 @@ class Photometer(Method):
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Measure the images, and compare them with the task that fits best, or with ``task``."""
-        names = [task] if task else list(self._tasks)
-        if not names:
+        refuse_no_photos(photos)
+        if not self._tasks:
             raise InputError("The photometer has learned no task yet; let it learn one first.")
+        if task is not None and task not in self._tasks:
+            raise InputError(
+                f"The photometer has not learned the task '{task}'; choose from: {', '.join(self._tasks)}."
+            )
+        names = list(self._tasks) if task is None else [task]
         light_N = self._light(photos)
         off_TN = np.stack([np.abs(light_N - each.mean) / each.spread for each in map(self._tasks.__getitem__, names)])
         routes = tuple(names[index] for index in off_TN.argmin(axis=0))
