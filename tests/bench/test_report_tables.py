@@ -286,6 +286,7 @@ def test_tasks_that_light_alone_tells_apart_are_named() -> None:
 def test_a_method_without_the_controls_seed_is_left_out_and_the_others_stay() -> None:
     made = table([cell("dne", seed=1), cell("dinosaur"), cell(CONTROL)], "shortcuts")
     assert [each[0].text for each in made.blocks[0].rows] == ["dinosaur", "photometer:signed"]
+    assert "mtd-color: photometer:signed did not run with the seed of dne." in [note.text for note in made.notes]
 
 
 def test_there_is_no_such_table_without_the_control_or_with_the_control_alone() -> None:

@@ -81,6 +81,8 @@ def shortcut_tables(groups: Sequence[Group]) -> list[Table]:
             rows = [_row(marks, group, likes[group.method]) for group in own if group.method in likes]
             blocks.append(Block(block_title(own), finish(rows, {})))
             notes += _told_apart(next(cell for (name, _), cell in sorted(found.items()) if name == scenario))
+            if left_out := [group.method for group in own if group.method not in likes]:
+                notes.append(Note(f"{scenario}: {CONTROL} did not run with the seed of {', '.join(left_out)}."))
     if not blocks:
         return []
     correlations = (Column(name, "correlation") for name in ("mean", "least", "most"))
