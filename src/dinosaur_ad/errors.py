@@ -23,3 +23,7 @@ class EncoderError(DinosaurError):
 
 class StoreError(DinosaurError):
     """A store cannot be opened, read or written; nothing in it was changed."""
+
+
+class VersionGoneError(StoreError):
+    """The version of a task that was asked for is no longer in the store: take a new snapshot and ask again."""

@@ -21,8 +21,9 @@ To read the code, begin with :mod:`~dinosaur_ad.store.versions` (what a change i
 """
 
 from dinosaur_ad.store.names import check_task_name
+from dinosaur_ad.store.reading import Snapshot
 from dinosaur_ad.store.records import FileInfo, TaskRecord
 from dinosaur_ad.store.store import MemoryStore, Store
 from dinosaur_ad.store.tasks import TaskStore, copy_tasks
 
-__all__ = ["FileInfo", "MemoryStore", "Store", "TaskRecord", "TaskStore", "check_task_name", "copy_tasks"]
+__all__ = ["FileInfo", "MemoryStore", "Snapshot", "Store", "TaskRecord", "TaskStore", "check_task_name", "copy_tasks"]

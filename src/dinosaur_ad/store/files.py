@@ -18,8 +18,10 @@ import numpy as np
 from dinosaur_ad._atomic import UnconfirmedError, remove_atomic, sha256_file, write_atomic
 from dinosaur_ad.errors import StoreError
 from dinosaur_ad.store.codec import Array
+from dinosaur_ad.store.turns import Turn
 
 LOCK = ".lock"
+LOCKS = ".locks"
 WRITER = ".writer"
 LOCK_TIMEOUT = 10.0
 """Seconds to wait for another writer; a change holds the lock for as long as writing a bank takes."""
@@ -80,6 +82,10 @@ class Disk:
             if self._tidy:
                 with suppress(OSError):
                     self._mark.unlink()
+
+    def turn(self, name: str) -> Turn:
+        """Return whose turn it is to teach a task, in this process and in others."""
+        return Turn.at(self.root / LOCKS / f"{name}.lock")
 
     def _leave_mark(self) -> None:
         self._tidy = True
@@ -162,9 +168,14 @@ class Memory:
         self._files: dict[str, tuple[int, bytes]] = {}
         self._changes = itertools.count()
         self._lock = threading.RLock()
+        self._turns: dict[str, Turn] = {}
 
     def __str__(self) -> str:
         return "(in memory)"
+
+    def turn(self, name: str) -> Turn:
+        """Return whose turn it is to teach a task."""
+        return self._turns.setdefault(name, Turn(None))
 
     @contextmanager
     def lock(self) -> Iterator[bool]:

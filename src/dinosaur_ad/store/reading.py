@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from dinosaur_ad.errors import InputError, StoreError
+from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
 from dinosaur_ad.store.codec import Array, decode_arrays
 from dinosaur_ad.store.files import Disk, Memory, reason
 from dinosaur_ad.store.names import TASKS, array_path, check_task_name, is_task_name, manifest_path, pointer_path
@@ -16,6 +16,18 @@ from dinosaur_ad.store.records import TaskRecord, decode_record
 from dinosaur_ad.store.versions import Pointer
 
 _Result = TypeVar("_Result")
+
+
+class Snapshot(NamedTuple):
+    """All tasks of a store at one moment. All who ask for it share it, so leave it as it is.
+
+    ``stamp`` differs after any change by anyone. ``records`` are those that read intact, in the order in which they
+    were learned; their arrays are checked when they are read. ``damaged`` says of each other task what is wrong.
+    """
+
+    stamp: Hashable
+    records: dict[str, TaskRecord]
+    damaged: dict[str, str]
 
 
 class TaskReader:
@@ -30,6 +42,7 @@ class TaskReader:
         # Files are read once: a pointer again when its stamp has changed, a record when its pointer was read again.
         self._known: dict[str, tuple[Hashable, Pointer]] = {}
         self._records: dict[str, tuple[Pointer, TaskRecord]] = {}
+        self._snapshot: Snapshot | None = None
 
     def names(self) -> list[str]:
         """Return the tasks in the order in which they were learned; no bank is read.
@@ -47,10 +60,37 @@ class TaskReader:
         """Return the newest version of a task, without its arrays; costs one look at its pointer's stamp."""
         return self._steadily(name, self._record)
 
+    def snapshot(self) -> Snapshot:
+        """Return all tasks as they are now; costs a look at each pointer's stamp while nothing has changed."""
+        known = self._snapshot
+        if known is None or known.stamp != (self.stamp(), self._restorable(known.damaged)):
+            known = self._snapshot = self._new_snapshot()
+        return known
+
+    def _new_snapshot(self) -> Snapshot:
+        stamp = self.stamp()  # before anything is read: what changes meanwhile makes the next snapshot
+        records: dict[str, TaskRecord] = {}
+        damaged: dict[str, str] = {}
+        for name in self.names():
+            try:
+                records[name] = self.record(name)
+            except InputError:  # forgotten since it was listed
+                continue
+            except StoreError as error:
+                damaged[name] = str(error)
+        return Snapshot((stamp, self._restorable(damaged)), records, damaged)
+
+    def _restorable(self, damaged: Iterable[str]) -> Hashable:
+        """The stamps of the manifests of damaged tasks: one may be restored without a change of its pointer."""
+        known = ((name, self._known.get(name)) for name in damaged)
+        versions = ((name, pointer[1].current.version) for name, pointer in known if pointer)
+        return tuple(self._files.stamp(manifest_path(name, version)) for name, version in versions)
+
     def arrays(self, task: str | TaskRecord, file: str) -> dict[str, Array]:
         """Return read-only arrays of one file of a task; those of a :class:`Store` are read only when used.
 
-        Given a record, they are the arrays of just that version, so that they fit its manifest.
+        Given a record, they are the arrays of just that version, so that they fit its manifest; a
+        :class:`~dinosaur_ad.errors.VersionGoneError` if that version is no longer in the store.
         """
         if isinstance(task, str):
             return self._steadily(task, lambda name, pointer: self.arrays(self._record(name, pointer), file))
@@ -160,7 +200,7 @@ class TaskReader:
 
     def _refuse_outdated(self, record: TaskRecord) -> None:
         if record.id not in {state.sha256 for state in self._pointer(record.name).states}:
-            raise StoreError(
+            raise VersionGoneError(
                 f"Version {record.version} of task {record.name!r} is no longer in the store {self._files}: "
                 "read the record of the task again."
             )

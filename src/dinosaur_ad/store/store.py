@@ -11,7 +11,7 @@ from typing import Any
 from dinosaur_ad._atomic import TEMPORARY, make_folder
 from dinosaur_ad.errors import StoreError
 from dinosaur_ad.store.codec import Json, decode_json, encode_json
-from dinosaur_ad.store.files import LOCK, WRITER, Disk, Memory, reason, write_errors
+from dinosaur_ad.store.files import LOCK, LOCKS, WRITER, Disk, Memory, reason, write_errors
 from dinosaur_ad.store.records import FORMAT_VERSION
 from dinosaur_ad.store.tasks import TaskStore
 from dinosaur_ad.store.versions import now
@@ -115,7 +115,7 @@ def _refuse_occupied(root: Path, exist_ok: bool) -> None:
             raise StoreError(f"A store is a folder, and {root} is a file: choose another path.")
         names = [entry.name for entry in root.iterdir()] if root.exists() else []
     # All that a crash while the store was made can have left does not count.
-    contents = {name for name in names if name not in {LOCK, WRITER} and not fnmatch(name, TEMPORARY)}
+    contents = {name for name in names if name not in {LOCK, LOCKS, WRITER} and not fnmatch(name, TEMPORARY)}
     if _STORE in contents and not exist_ok:
         raise StoreError(f"There is a store in {root} already: open it, or choose another folder.")
     if contents and _STORE not in contents:

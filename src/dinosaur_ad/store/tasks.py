@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from dinosaur_ad.errors import InputError, StoreError
@@ -80,6 +80,24 @@ class TaskStore(TaskReader):
                 with self._changing(name):
                     self._switch(name, Pointer())
         return gone
+
+    @contextmanager
+    def teaching(self, name: str, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+        """Hold the turn to teach a task: whoever else wants to teach the same one waits, in any thread or process.
+
+        Readers and the teaching of other tasks go on. ``waiting`` is called once with a sentence if it takes more than
+        a second until it is our turn. The thread that has the turn may ask for it again. Ask before :meth:`writer`,
+        which is for the moment of writing, and never inside it.
+        """
+        check_task_name(name)
+        sentence = f"Waiting until the task {name!r} has been taught by someone else; then it goes on."
+        turn = self._files.turn(name).taken(lambda: waiting(sentence) if waiting else None)
+        with write_errors(self._files):
+            turn.__enter__()
+        try:
+            yield
+        finally:
+            turn.__exit__(None, None, None)
 
     @contextmanager
     def writer(self) -> Iterator[None]:
