@@ -18,8 +18,8 @@ import onnx
 from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
-from dinosaur_ad.banks.bank import alarm_threshold
 from dinosaur_ad.banks.files import read_bank
+from dinosaur_ad.banks.verdict import alarm_threshold
 from dinosaur_ad.edge.export.folder import in_the_making, refuse_occupied, write_files
 from dinosaur_ad.edge.export.fused import add_bank
 from dinosaur_ad.edge.export.gate import Parity, measure
