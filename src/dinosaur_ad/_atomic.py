@@ -31,8 +31,7 @@ def write_atomic(path: Path, content: bytes) -> None:
     b'{}'
     """
     make_folder(path.parent)
-    # Not named after the file, whose name may already be as long as the system allows.
-    temporary = path.with_name(TEMPORARY.replace("*", uuid.uuid4().hex))
+    temporary = temporary_name(path.parent)
     try:
         with temporary.open("xb") as file:
             file.write(content)
@@ -44,6 +43,17 @@ def write_atomic(path: Path, content: bytes) -> None:
             temporary.unlink()
         raise
     _confirm(path.parent)
+
+
+def temporary_name(folder: Path) -> Path:
+    """A new name for a file that will be renamed; not after its final name, which may be as long as is allowed."""
+    return folder / TEMPORARY.replace("*", uuid.uuid4().hex)
+
+
+def move_atomic(path: Path, target: Path) -> None:
+    """Give a file another name in its folder, at once and for good; needs no space on the disk."""
+    path.replace(target)
+    _confirm(target.parent)
 
 
 def remove_atomic(path: Path) -> None:

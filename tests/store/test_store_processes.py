@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,11 +21,12 @@ from dinosaur_ad.store import Store
 
 
 def python(code: str, *args: object) -> subprocess.Popen[str]:
-    prelude = "import sys, numpy as np\nfrom dinosaur_ad.store import Store\n"
+    prelude = "import sys, numpy as np\nfrom dinosaur_ad.store import Store\nfrom store_helpers import manifest\n"
     return subprocess.Popen(
         [sys.executable, "-c", prelude + textwrap.dedent(code), *map(str, args)],
         stdout=subprocess.PIPE,
         text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     )
 
 
@@ -46,7 +49,7 @@ def test_two_learn_at_once_and_both_succeed(folder: Store) -> None:
         for number in range(5):
             store = Store.create(sys.argv[1], {}, exist_ok=True)
             files = {"bank": {"patches": np.full((2, 6), number, np.float32)}}
-            store.put(sys.argv[2] + str(number), files, {"value": number}, action="learn")
+            store.put(sys.argv[2] + str(number), files, manifest(number), action="learn")
         """
     with started(python(code, folder.path, "a")) as one, started(python(code, folder.path, "b")) as two:
         assert (one.wait(60), two.wait(60)) == (0, 0)
@@ -101,7 +104,7 @@ def test_a_reader_racing_a_writer_never_sees_a_mixture(folder: Store) -> None:
         print("ready", flush=True)
         for number in range(10_000):
             files = {"bank": {"patches": np.full((2, 6), number, np.float32)}}
-            store.put("screw", files, {"value": number}, action="update")
+            store.put("screw", files, manifest(number), action="update")
         """
     seen = set()
     with started(python(code, folder.path)):
@@ -121,7 +124,7 @@ def test_kill_9_in_the_middle_of_writing(folder: Store) -> None:
         print("ready", flush=True)
         for number in range(10_000):
             files = {"bank": {"patches": np.full((2, 100_000), number, np.float32)}}
-            store.put("screw", files, {"value": number}, action="update")
+            store.put("screw", files, manifest(number), action="update")
         """
     for milliseconds in (3, 20, 57, 101):
         with started(python(code, folder.path)) as process:

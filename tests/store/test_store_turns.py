@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from store_helpers import teach
+from store_helpers import manifest, teach
 from test_store_processes import python, started
 
 from dinosaur_ad.errors import InputError, StoreError
@@ -73,12 +73,12 @@ def test_four_processes_lose_no_update(folder: Store) -> None:
             with store.teaching("screw"):
                 value = store.record("screw").manifest["value"] + 1
                 files = {"bank": {"patches": np.full((2, 6), value, np.float32)}}
-                store.put("screw", files, {"value": value}, action="update")
+                store.put("screw", files, manifest(value), action="update")
         """
     with ExitStack() as stack:
         others = [stack.enter_context(started(python(code, folder.path))) for _ in range(4)]
         assert [each.wait(60) for each in others] == [0, 0, 0, 0]
-    assert folder.record("screw").manifest == {"value": 20}
+    assert folder.record("screw").manifest == manifest(20)
 
 
 def test_who_has_the_turn_may_ask_again_through_any_store(folder: Store) -> None:

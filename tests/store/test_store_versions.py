@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from store_helpers import contents, teach, value_of
+from store_helpers import contents, manifest, teach, value_of
 
 from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.store import TaskStore
@@ -112,7 +113,7 @@ def test_an_unchanged_record_is_not_read_again_and_a_changed_one_is(tasks: TaskS
     teach(tasks, "bottle", 2)
     assert tasks.record("screw") is first
     teach(tasks, "screw", 3, "update")
-    assert tasks.record("screw").manifest == {"value": 3}
+    assert tasks.record("screw").manifest == manifest(3)
 
 
 @given(st.lists(st.sampled_from(["put", "drop", "undo"]), max_size=20))
@@ -128,7 +129,8 @@ def test_undo_takes_back_exactly_the_last_change(changes: list[str]) -> None:
             if change == "put":
                 kept = min(len(pointer.versions) + 1, KEEP)
                 used.append(pointer.next_version)
-                pointer = pointer.with_version("learn", "today", sha256="", ordinal=1, note={})
+                state = pointer.next_state("learn", ordinal=1, change=1)
+                pointer = pointer.with_version(replace(state, sha256="0" * 64), {})
                 assert len(pointer.versions) == kept
             else:
                 pointer = pointer.dropped()
