@@ -430,7 +430,8 @@ class Dinosaur:
         if task is not None:
             self._existing(task)
         total, stream = stream_images(images)
-        for group, waited in timed(prepared_groups(stream, total, INSPECT_AT_ONCE, self.preset.size)):
+        at_once = INSPECT_AT_ONCE if total is not None else 1  # a camera's image gets its verdict before the next one
+        for group, waited in timed(prepared_groups(stream, total, at_once, self.preset.size)):
             yield from self._inspect_group(group, waited, task, false_alarms)
 
     def _inspect_group(

@@ -54,9 +54,18 @@ def prepare(images: Images, size: int) -> NDArray[np.uint8]:
     pixels = np.empty((len(checked), size, size, 3), np.uint8)
     for index, image in enumerate(checked):
         if image.shape[:2] != (size, size):
-            image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
-        pixels[index] = image if image.ndim == 3 else image[:, :, None]
+            pixels[index] = prepare_one(Image.fromarray(image), size)
+        else:
+            pixels[index] = image if image.ndim == 3 else image[:, :, None]
     return pixels
+
+
+def prepare_one(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """What :func:`prepare` makes of one image in the mode L or RGB: (size, size, 3) uint8."""
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, None], 3, axis=2)
 
 
 def check_images(images: Images) -> Sequence[NDArray[np.uint8]] | NDArray[np.uint8]:
