@@ -29,6 +29,7 @@ from dinosaur_ad.core.features import combine_blocks, describe
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.data.digest import digest
 from dinosaur_ad.data.foreign import foreign_pictures
+from dinosaur_ad.data.printing import name_of
 from dinosaur_ad.data.stream import Images, batched, stream_images, timed
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, Tokens, load_encoder
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
@@ -377,13 +378,15 @@ class Dinosaur:
             if len(group.pixels):
                 patches_NHWC, descriptor_NC = self._combine(self.encoder.encode_prepared(group.pixels))
                 seconds["encode"] += time.perf_counter() - started
-                labels = (each.label for each in group.readable)
-                digests = map(digest, group.pixels)
-                for label, *features in zip(labels, patches_NHWC, descriptor_NC, digests, strict=True):
-                    if np.isfinite(features[0]).all():
-                        yield Features(label, *features)
+                for image, pixels, patches_HWC, descriptor_C in zip(
+                    group.readable, group.pixels, patches_NHWC, descriptor_NC, strict=True
+                ):
+                    if np.isfinite(patches_HWC).all():
+                        # Absolute, so that the file is found again from wherever somebody looks at the task.
+                        name = image.label if image.path is None else name_of(image.path.absolute())
+                        yield Features(name, patches_HWC, descriptor_C, digest(pixels))
                     else:
-                        rejected.append(Rejected(label, self._no_numbers(label)))
+                        rejected.append(Rejected(image.label, self._no_numbers(image.label)))
             done += len(group.images)
             if progress:
                 progress(done, total)

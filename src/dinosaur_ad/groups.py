@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from dinosaur_ad.data.images import Pixels
 from dinosaur_ad.data.reading import SizedImage
-from dinosaur_ad.data.stream import READ_AHEAD, ImageStream, Labelled, batched, timed
+from dinosaur_ad.data.stream import READ_AHEAD, ImageStream, Labelled, batched, stream_images, timed
 from dinosaur_ad.encoders.base import prepare_one
 from dinosaur_ad.errors import InputError
 
@@ -23,12 +24,13 @@ _END = object()
 
 @dataclass(frozen=True)
 class Seen:
-    """One image of a group: what it is called, its shape as it was, or what was wrong with it."""
+    """One image of a group: what it is called, its shape as it was, its file if it has one, or what was wrong."""
 
     label: str
     shape: tuple[int, ...]
     error: str
     decode_ms: float
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _prepared(group: list[tuple[tuple[str, SizedImage | InputError], float]], si
             continue
         taken = image.decode_ms + image.resize_ms
         resized = image.resize_ms * min(1.0, waited / taken) if taken else 0.0  # what was done ahead cost no waiting
-        images.append(Seen(label, (*image.shape, 3), "", waited - resized))
+        images.append(Seen(label, (*image.shape, 3), "", waited - resized, image.path))
         resize_ms += resized
     return Group(images, pixels, resize_ms)
 
@@ -98,3 +100,13 @@ def ahead(items: Iterable[_Item]) -> Iterator[_Item]:
         while (item := upcoming.result()) is not _END:
             upcoming = pool.submit(next, iterator, _END)
             yield item  # type: ignore[misc]
+
+
+def read_again(path: str | Path, size: int) -> Pixels:
+    """One file as :func:`prepared_groups` prepares it, uint8 (size, size, 3); an InputError says why not."""
+    _, stream = stream_images(Path(path))
+    group = next(prepared_groups(stream, 1, 1, size))
+    if group.images[0].error:
+        raise InputError(group.images[0].error)
+    pixels: Pixels = group.pixels[0]
+    return pixels

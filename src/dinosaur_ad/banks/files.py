@@ -6,6 +6,7 @@ and ``ladder``, where there is a budget, what the calibration normals scored und
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float32]
+_DIGEST = re.compile(r"[1-9]\d{0,4}:[0-9a-f]{32}")
 Ladder = dict[Form, tuple[list[float], list[float]]]
 """By smaller form of a bank: the scores and the usual patch distances of the calibration normals."""
 
@@ -75,9 +77,9 @@ def learned_images(record: TaskRecord) -> list[str]:
 def learned_digests(record: TaskRecord) -> list[str]:
     """A digest of each of those images; tasks of older versions have none, given as empty text."""
     images, digests = learned_images(record), record.manifest.get("digests")
-    if not isinstance(digests, list) or len(digests) != len(images) or not all(isinstance(d, str) for d in digests):
+    if not isinstance(digests, list) or len(digests) != len(images):
         return [""] * len(images)
-    return list(digests)
+    return [each if isinstance(each, str) and _DIGEST.fullmatch(each) else "" for each in digests]
 
 
 def read_candidates(store: TaskStore, record: TaskRecord) -> Memory:

@@ -26,7 +26,8 @@ def check_rate(false_alarms: float) -> float:
     """
     if not LEAST_RATE <= false_alarms < 1:  # NaN is refused too
         raise InputError(
-            f"The false-alarm rate must lie between 0 and 1 (at least {LEAST_RATE:g}), got {false_alarms}; 0.025 is usual."
+            f"The false-alarm rate must lie between 0 and 1 (at least {LEAST_RATE:g}), got {false_alarms}; 0.025 is "
+            "usual."
         )
     return float(false_alarms)
 

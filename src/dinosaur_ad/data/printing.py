@@ -32,3 +32,8 @@ def is_text(path: str | Path) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def name_of(path: Path) -> str:
+    """What a file is called in results and stores: its path, escaped only where it could not be written as UTF-8."""
+    return str(path) if is_text(path) else printable(path)

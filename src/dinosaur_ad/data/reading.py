@@ -69,12 +69,16 @@ class WholeImages:
 
 @dataclass(frozen=True)
 class SizedImage:
-    """An image at the size an encoder needs, uint8 (S, S, 3), the (H, W) it had, and what making it took."""
+    """An image at the size an encoder needs, uint8 (S, S, 3), the (H, W) it had, and what making it took.
+
+    ``path`` is the file it came from, None for one that was in memory.
+    """
 
     pixels: Pixels
     shape: tuple[int, int]
     decode_ms: float
     resize_ms: float
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class SizedImages:
         """Decode and resize."""
         started = time.perf_counter()
         image = file.decoded()
-        return self._resized(image, file.shape, started)
+        return self._resized(image, file.shape, started, file.path)
 
     def from_array(self, pixels: Pixels, name: str) -> SizedImage:
         """Resize."""
@@ -103,10 +107,12 @@ class SizedImages:
         started = time.perf_counter()
         return self._resized(Image.fromarray(np.ascontiguousarray(pixels)), (height, width), started)
 
-    def _resized(self, image: Image.Image, shape: tuple[int, int], started: float) -> SizedImage:
+    def _resized(
+        self, image: Image.Image, shape: tuple[int, int], started: float, path: Path | None = None
+    ) -> SizedImage:
         decoded = time.perf_counter()
         pixels = self.resize(image)
-        return SizedImage(pixels, shape, (decoded - started) * 1e3, (time.perf_counter() - decoded) * 1e3)
+        return SizedImage(pixels, shape, (decoded - started) * 1e3, (time.perf_counter() - decoded) * 1e3, path)
 
 
 def read_ahead(

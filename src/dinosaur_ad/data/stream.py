@@ -16,7 +16,7 @@ from PIL import Image
 from dinosaur_ad.data.arrays import EXPECTED, described, images_in, pixels_of
 from dinosaur_ad.data.files import Pixels
 from dinosaur_ad.data.finding import Found, find_images
-from dinosaur_ad.data.printing import is_text, printable
+from dinosaur_ad.data.printing import name_of, printable
 from dinosaur_ad.data.reading import THREADS, SizedImage, SizedImages, Source, WholeImages, read_ahead
 from dinosaur_ad.errors import InputError
 
@@ -136,7 +136,7 @@ def _path(path: str | os.PathLike[Any]) -> str | Path:
 
 
 def _from_path(path: Path) -> tuple[str, Path]:
-    return str(path) if is_text(path) else printable(path), path
+    return name_of(path), path
 
 
 def _source(label: str, image: object) -> Source:
