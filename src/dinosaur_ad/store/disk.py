@@ -204,7 +204,7 @@ class Disk:
     def write(self, path: str, data: bytes) -> None:
         """Write a file: whoever reads it, at whatever moment, sees all of the old or all of the new."""
         self._refuse_links(path)
-        write_atomic(self.root / path, data)
+        write_atomic(self.root / path, data, distinct=True)
 
     def move(self, path: str, target: str) -> None:
         """Give a file another name, at once and durably; takes no space on the disk."""
