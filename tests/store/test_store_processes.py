@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from store_helpers import actual_files, contents, expected_files, teach, value_of
 
-from dinosaur_ad.errors import StoreError
+from dinosaur_ad.errors import StoreError, VersionGoneError
 from dinosaur_ad.store import Store
 
 
@@ -133,3 +133,38 @@ def test_kill_9_in_the_middle_of_writing(folder: Store) -> None:
         assert contents(Store.open(folder.path)).keys() == {"screw"}
     teach(folder, "bottle", 1)
     assert actual_files(folder) == expected_files(folder)
+
+
+def test_readers_of_snapshots_survive_every_change(folder: Store) -> None:
+    """Another process teaches, forgets, undoes and prunes; a reader gets whole versions or is told to look again."""
+    teach(folder, "steady", 5)
+    code = """
+        from store_helpers import teach
+        store = Store.open(sys.argv[1])
+        print("ready", flush=True)
+        for number in range(100_000):
+            name = f"task{number % 3}"
+            for value in range(5):
+                teach(store, name, number + value, "update")
+            store.drop(name)
+            store.undo(name)
+            store.drop(name)
+            store.prune()
+        """
+    read, gone = 0, 0
+    with started(python(code, folder.path)):
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            snapshot = folder.snapshot()
+            assert snapshot.damaged == {}
+            assert "steady" in snapshot.records
+            for record in snapshot.records.values():
+                try:
+                    patches = folder.arrays(record, "bank")["patches"]
+                except VersionGoneError:
+                    gone += 1
+                    continue
+                assert np.all(patches == record.manifest["value"])
+                read += 1
+    assert read > 100
+    assert gone < read

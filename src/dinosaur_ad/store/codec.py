@@ -62,7 +62,7 @@ def encode_json(document: Mapping[str, Json]) -> bytes:
 def decode_json(data: bytes) -> dict[str, Any]:
     """Read back what :func:`encode_json` wrote; a ValueError for anything that is not one plain JSON object."""
     try:
-        document = json.loads(data, object_pairs_hook=_restored, parse_constant=_refuse_constant)
+        document = json.loads(data.decode(), object_pairs_hook=_restored, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ValueError("it is not valid JSON") from error
     if not isinstance(document, dict):

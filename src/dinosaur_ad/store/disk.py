@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -28,7 +28,7 @@ from dinosaur_ad.store.files import (
     is_temporary,
     write_errors,
 )
-from dinosaur_ad.store.names import is_task_name
+from dinosaur_ad.store.names import is_task_name, version_name, version_number
 from dinosaur_ad.store.turns import Turn
 
 # Opening a pipe would wait for its other end, and a link would lead elsewhere. Windows has neither flag, nor the need.
@@ -44,7 +44,7 @@ class Disk:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._lock = filelock.FileLock(root / LOCK, timeout=files.LOCK_TIMEOUT)
-        self._changing: list[str] = []
+        self._pending: set[tuple[str, int]] = set()
         self._tidy = True
 
     def __str__(self) -> str:
@@ -53,17 +53,17 @@ class Disk:
     # --- one writer at a time ---
 
     @contextmanager
-    def lock(self) -> Iterator[set[str] | None]:
+    def lock(self) -> Iterator[set[tuple[str, int]] | None]:
         """Keep other writers out, re-entrantly.
 
-        Yields None if the writer before has finished; else the tasks that it may not have finished changing.
+        Yields None if the writer before has finished; else the versions of tasks that it was writing or removing.
         """
         with self._acquired():
             if self._lock.lock_counter > 1:
                 yield None
                 return
             self._tidy, left = True, self._read_mark()
-            self._changing = sorted(left or ())  # they stay named until it has been tidied up after them
+            self._pending = set(left or ())  # they stay named until it has been tidied up after them
             self._leave_mark()
             yield left
             # Not after an error or an interruption, nor where something could not be removed: then the mark
@@ -72,11 +72,10 @@ class Disk:
                 with suppress(OSError):
                     (self.root / WRITER).unlink()
 
-    def changing(self, name: str) -> None:
-        """Note, before the first file of it is written, which task the holder of the lock is about to change."""
-        if name not in self._changing:
-            self._changing.append(name)
-            self._leave_mark()
+    def note(self, name: str, versions: Iterable[int]) -> None:
+        """Note which versions the holder of the lock is about to write or remove, for whoever comes after a crash."""
+        self._pending |= {(name, version) for version in versions}
+        self._leave_mark()
 
     def turn(self, name: str) -> Turn:
         """Return whose turn it is to teach a task, in this process and in others."""
@@ -100,7 +99,8 @@ class Disk:
 
     def _leave_mark(self) -> None:
         """Write who is writing, and what. A new file each time: the one that is there may be anything."""
-        content = "".join(f"{line}\n" for line in (os.getpid(), *self._changing)).encode()
+        lines = [f"{os.getpid()}", *(f"{name}/{version_name(version)}" for name, version in sorted(self._pending))]
+        content = "".join(f"{line}\n" for line in lines).encode()
         temporary = temporary_name(self.root)
         with write_errors(self):
             try:
@@ -113,14 +113,16 @@ class Disk:
                 if error.errno not in FULL:  # a full disk must not stop what frees it
                     raise
 
-    def _read_mark(self) -> set[str] | None:
+    def _read_mark(self) -> set[tuple[str, int]] | None:
         try:
             lines = self.read(WRITER, _MARK_BYTES).decode("ascii", "replace").split("\n")
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
             return set()
-        return {line for line in lines[1:-1] if is_task_name(line)}  # the last line may have been cut by a crash
+        pairs = (line.partition("/") for line in lines[1:-1])  # the last line may have been cut by a crash
+        found = ((name, version_number(version)) for name, _, version in pairs if is_task_name(name))
+        return {(name, version) for name, version in found if version}
 
     def _holder(self) -> str:
         try:
@@ -157,6 +159,8 @@ class Disk:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, "it is a folder")
             raise NotPlainError("it is not a plain file")
         with FileIO(descriptor) as file:
             yield file, status.st_size
@@ -200,7 +204,7 @@ class Disk:
     def write(self, path: str, data: bytes) -> None:
         """Write a file: whoever reads it, at whatever moment, sees all of the old or all of the new."""
         self._refuse_links(path)
-        write_atomic(self.root / path, data)
+        write_atomic(self.root / path, data, distinct=True)
 
     def move(self, path: str, target: str) -> None:
         """Give a file another name, at once and durably; takes no space on the disk."""
@@ -223,7 +227,8 @@ class Disk:
 
     def discard_version(self, path: str) -> list[str]:
         """Remove the files that the store writes into the folder of a version, and the folder if it is empty then."""
-        return self._discard(path, is_own_file) + self.discard_folder(path)
+        removed = self._discard(path, is_own_file)
+        return self.discard_folder(path) or removed
 
     def discard_folder(self, path: str) -> list[str]:
         """Remove a folder if it is empty."""

@@ -6,7 +6,7 @@ import errno
 import itertools
 import os
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -28,12 +28,12 @@ class Memory:
         return "(in memory)"
 
     @contextmanager
-    def lock(self) -> Iterator[set[str] | None]:
+    def lock(self) -> Iterator[set[tuple[str, int]] | None]:
         """Keep other threads out; no writer leaves rubbish, because each removes its own."""
         with self._lock:
             yield None
 
-    def changing(self, name: str) -> None:
+    def note(self, name: str, versions: Iterable[int]) -> None:
         """Nothing to note: a crash leaves nothing at all."""
 
     def turn(self, name: str) -> Turn:

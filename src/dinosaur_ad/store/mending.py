@@ -11,6 +11,7 @@ from dinosaur_ad.store.disk import Disk
 from dinosaur_ad.store.documents import MAX_MANIFEST_BYTES, MAX_POINTER_BYTES, MAX_VERSION
 from dinosaur_ad.store.memory import Memory
 from dinosaur_ad.store.names import (
+    FORGOTTEN,
     POINTER,
     forgotten_path,
     manifest_path,
@@ -68,17 +69,23 @@ def _proven(files: Disk | Memory, name: str, version: int, clues: bytes) -> Stat
     return state
 
 
-def sweep(files: Disk | Memory, name: str, pointer: Pointer) -> list[str]:
-    """Remove what the store has written for a task and its pointer does not name; return what was removed."""
-    folder = task_folder(name)
-    removed = files.discard_temporaries(folder)
+def sweep(files: Disk | Memory, name: str, pointer: Pointer, own: set[int]) -> list[str]:
+    """Remove what the store has written for a task and its pointer does not name; return what was removed.
+
+    Where there is no pointer, a folder may be somebody else's: only the ``own`` versions are removed then, which are
+    those that a change has written or was about to remove.
+    """
+    folder, removed = task_folder(name), []
+    pointed = {POINTER, FORGOTTEN} & set(files.children(folder))
     for version in stored_versions(files, name):
-        if version not in pointer.versions:
-            removed += files.discard_version(version_folder(name, version))
-        else:
+        if version in pointer.versions:
             removed += files.discard_temporaries(version_folder(name, version))
-    if POINTER in files.children(folder):
+        elif pointed or version in own:
+            removed += files.discard_version(version_folder(name, version))
+    if pointed or own:
+        removed += files.discard_temporaries(folder)
+    if POINTER in pointed:
         removed += files.discard(forgotten_path(name))
-    if not pointer.versions:
+    if own and not pointed:
         removed += files.discard_folder(folder)
     return removed

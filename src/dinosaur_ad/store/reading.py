@@ -34,6 +34,7 @@ _Result = TypeVar("_Result")
 _ADVICE = {
     errno.EACCES: "check its permissions",
     errno.EPERM: "check its permissions",
+    errno.EISDIR: "remove that folder and restore the file from a backup",
     errno.ENOMEM: "free some memory and try again",
     errno.EMFILE: "close other files and try again",
     errno.ENFILE: "close other files and try again",

@@ -89,11 +89,12 @@ class Store(TaskStore):
             return
         try:
             with write_errors(self._files):
-                document = _read(self._disk) | {"version": FORMAT_VERSION}
+                document = _read(self._disk)
                 for name, pointer in self._pointers().items():
                     if pointer and pointer.old and self._files.stamp(pointer_path(name)) is not None:
                         self._files.write(pointer_path(name), pointer.encode())
-                self._files.write(_STORE, seal(document))
+                if document["version"] != FORMAT_VERSION:
+                    self._files.write(_STORE, seal(document | {"version": FORMAT_VERSION}))
         except StoreError as error:
             if getattr(error.__cause__, "errno", None) not in FULL:  # what frees a full disk must not be refused
                 raise

@@ -38,6 +38,7 @@ class TaskStore(TaskReader):
         super().__init__(files, header)
         self.removed: list[str] = []
         self._depth = 0
+        self._own: dict[str, set[int]] = {}
 
     def put(
         self,
@@ -63,6 +64,7 @@ class TaskStore(TaskReader):
             ordinal, change = _next_numbers(pointers)
             state = pointer.next_state(action, ordinal=ordinal, change=change)
             document = encode_manifest(state, blobs, manifest)
+            self._note(name, {state.version})
             for file, blob in blobs.items():
                 self._files.write(array_path(name, state.version, file), blob)
             self._files.write(manifest_path(name, state.version), document)
@@ -142,7 +144,7 @@ class TaskStore(TaskReader):
         """Keep other writers out during several changes; re-entrant, and each change takes it itself."""
         with self._files.lock() as left:
             if not self._depth:
-                self.removed = []
+                self.removed, self._own = [], {}
                 if left is not None:
                     self._tidy_up(left)
                 self._upgrade()
@@ -159,7 +161,6 @@ class TaskStore(TaskReader):
     def _changing(self, name: str) -> Iterator[None]:
         check_task_name(name)  # before anything else: the sweep removes what it finds under this name
         with self.writer():
-            self._files.changing(name)
             try:
                 with write_errors(self._files):
                     yield
@@ -182,9 +183,22 @@ class TaskStore(TaskReader):
         if pointer.versions:
             self._files.write(pointer_path(name), pointer.encode())
             return
+        self._note(name, self._versions(name))
         for path in (pointer_path(name), forgotten_path(name)):
             if self._files.stamp(path) is not None:
                 self._files.unlink(path)
+
+    def _versions(self, name: str) -> set[int]:
+        """Return the versions that the pointer of a task names; of a damaged one, all that are there."""
+        try:
+            return self._pointer(name).versions
+        except DamagedError:
+            return set(stored_versions(self._files, name))
+
+    def _note(self, name: str, versions: set[int]) -> None:
+        """Note which versions a change writes or removes: they are rubbish if no pointer names them in the end."""
+        self._own.setdefault(name, set()).update(versions)
+        self._files.note(name, versions)
 
     def _recovered(self, name: str, damage: DamagedError) -> Pointer:
         pointer = recovered(self._files, name)
@@ -222,17 +236,18 @@ class TaskStore(TaskReader):
             return bool(pointer.versions) and not pointer.exists
         return False
 
-    def _tidy_up(self, left: set[str]) -> None:
-        """Remove what a writer that was stopped has left: beside pointers, and where it was making a new task."""
+    def _tidy_up(self, left: set[tuple[str, int]]) -> None:
+        """Remove what a writer that was stopped has left: beside pointers, and the versions it was busy with."""
         self.removed += self._files.discard_temporaries("")
+        for name, version in left:
+            self._own.setdefault(name, set()).add(version)
         for name in self._folders():
-            if name in left or self._files.stamp(pointer_path(name)) is not None:
-                self._sweep(name)
+            self._sweep(name)
 
     def _sweep(self, name: str) -> None:
-        """Remove what the pointer of a task does not name; all of it stays if the pointer cannot be read."""
+        """Remove what was written for a task and its pointer does not name; nothing if that cannot be read."""
         with suppress(OSError, StoreError):
-            self.removed += sweep(self._files, name, self._pointer(name))
+            self.removed += sweep(self._files, name, self._pointer(name), self._own.get(name, set()))
 
 
 def copy_tasks(source: TaskStore, target: TaskStore) -> None:
