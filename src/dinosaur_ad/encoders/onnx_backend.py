@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad._telemetry import silence
 from dinosaur_ad.encoders.base import Encoder, Floats, Layer
 from dinosaur_ad.encoders.graph import GRAPH_VERSION, build_graph
 from dinosaur_ad.encoders.providers import get_provider, has_int8_dot_product, thread_count
@@ -86,6 +87,7 @@ def session_options(threads: int | None, *, severity: int = 3) -> Any:
     """How every session here is opened: ``threads`` of its own (None for one a core), messages from ``severity`` on."""
     import onnxruntime as ort
 
+    silence(ort)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads or 0
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
