@@ -1,4 +1,4 @@
-"""Nothing leaves the box: a process that learns and inspects opens no connection and leaves no file of others behind."""
+"""Nothing leaves the box: a process that learns and inspects opens no connection and leaves no file of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dinosaur_ad.encoders.providers import available
 
 SOURCES = Path(_telemetry.__file__).resolve().parents[1]
 WAIT = 12
-"""Seconds that the process stays after its work: ONNX Runtime sends its first events about ten seconds after a start."""
+"""Seconds that the process stays after its work: ONNX Runtime first sends about ten seconds after its start."""
 
 INSPECT = """
 import sys, time
@@ -126,9 +126,7 @@ def test_what_somebody_switched_on_stays_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "becomes"), [(None, "1"), ("", "1"), ("2", "1"), ("true", "1"), ("0", "0"), ("False", "False")]
 )
-def test_only_a_clear_wish_keeps_telemetry(
-    given: str | None, becomes: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_clear_wish_keeps_telemetry(given: str | None, becomes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "1")
     if given is None:
         monkeypatch.delenv("ORT_DISABLE_TELEMETRY")

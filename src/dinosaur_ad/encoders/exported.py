@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from dinosaur_ad._atomic import sha256_file, write_atomic
 from dinosaur_ad.encoders.base import Encoder, Floats, Layer, Tokens, check_layers, check_size, fingerprint
 from dinosaur_ad.encoders.exported_runs import Run, open_run
-from dinosaur_ad.encoders.providers import PRECISIONS, first_line
+from dinosaur_ad.encoders.providers import PRECISIONS
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.encoders.weights import Weights, to_stderr
+from dinosaur_ad.encoders.words import first_line
 from dinosaur_ad.errors import EncoderError
 
 FORMAT = 1

@@ -14,12 +14,12 @@ from dinosaur_ad.encoders.providers import (
     DEFAULT_PROVIDER,
     UnavailableError,
     check_precision,
-    first_line,
     first_with,
     get_provider,
     why_not,
 )
 from dinosaur_ad.encoders.weights import Weights, ensure, from_file, to_stderr
+from dinosaur_ad.encoders.words import first_line
 from dinosaur_ad.errors import EncoderError
 
 
