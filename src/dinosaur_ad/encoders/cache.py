@@ -20,6 +20,7 @@ from typing import Any
 import filelock
 
 from dinosaur_ad._atomic import TEMPORARY
+from dinosaur_ad.encoders.files import read_plain
 from dinosaur_ad.encoders.specs import BackboneSpec
 from dinosaur_ad.errors import EncoderError
 
@@ -98,12 +99,8 @@ def read_record(spec: BackboneSpec) -> Record | None:
 
 def read_json(path: Path) -> Any:
     """The content of a small JSON file, or None when there is none that can be read."""
-    if not path.is_file():  # not a pipe either, which would be waited for
-        return None
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_RECORD_BYTES + 1)
-        return json.loads(content) if len(content) <= MOST_RECORD_BYTES else None
+        return json.loads(read_plain(path, MOST_RECORD_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
 

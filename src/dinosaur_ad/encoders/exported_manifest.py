@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any, NamedTuple
 
 from dinosaur_ad._atomic import sha256_file, write_atomic
 from dinosaur_ad.encoders.base import Layer, check_layers, check_size, fingerprint
+from dinosaur_ad.encoders.files import read_plain
 from dinosaur_ad.encoders.providers import PRECISIONS
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.encoders.words import first_line, shown
@@ -146,7 +145,7 @@ def read_export(folder: str | Path) -> tuple[Manifest, list[bytes]]:
     """
     folder = Path(folder)
     try:
-        manifest = Manifest.from_json(json.loads(_read(folder / MANIFEST, MOST_MANIFEST_BYTES)))
+        manifest = Manifest.from_json(json.loads(read_plain(folder / MANIFEST, MOST_MANIFEST_BYTES, follow=False)))
     except (FileNotFoundError, NotADirectoryError):
         raise EncoderError(f"There is no export in {folder}; make one with: dinosaur export --out {folder}.") from None
     except OSError as error:
@@ -161,21 +160,9 @@ def read_export(folder: str | Path) -> tuple[Manifest, list[bytes]]:
     return manifest, [contents[name] for name in MODEL_FILES[manifest.kind]]
 
 
-def _read(path: Path, most: int) -> bytes:
-    """A regular file that is no link; a pipe or a device is not waited for."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{path.name} is no plain file")
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"{path.name} is larger than it may be")
-    return content
-
-
 def _read_checked(folder: Path, name: str, info: FileInfo) -> bytes:
     try:
-        content = _read(folder / name, info.bytes)
+        content = read_plain(folder / name, info.bytes, follow=False)
     except (OSError, ValueError):
         content = None
     if content is None or len(content) != info.bytes or hashlib.sha256(content).hexdigest() != info.sha256:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from dinosaur_ad.core.threads import allotted_threads
+from dinosaur_ad.core.threads import allotted_threads, usable_threads
 from dinosaur_ad.encoders.words import first_line
 from dinosaur_ad.errors import EncoderError
 
@@ -125,8 +125,8 @@ def first_with(precision: str) -> str:
 
 def thread_count(threads: int | None) -> int | None:
     """The CPU threads to use: as asked, else as a scheduler that shares out the cores says, else None for all."""
-    allotted = allotted_threads()
-    return threads or (None if allotted is None else min(allotted, MOST_THREADS))
+    # A number beyond the cores gains nothing, and thousands of threads would take minutes to start.
+    return threads or (None if allotted_threads() is None else usable_threads())
 
 
 def has_int8_dot_product() -> bool:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.convert import from_onnx
+from dinosaur_ad.encoders.files import read_plain
 from dinosaur_ad.encoders.specs import BackboneSpec
 from dinosaur_ad.encoders.words import first_line, shown
 from dinosaur_ad.errors import EncoderError
@@ -76,11 +77,10 @@ def read_file(spec: BackboneSpec, path: Path) -> Published:
 
 def read_whole(path: Path) -> bytes:
     """The bytes of a regular file that is not larger than any weights are."""
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise EncoderError(f"{path.name} is larger than {MOST_BYTES // 2**30} GiB, which no weights here are.")
-    return content
+    try:
+        return read_plain(path, MOST_BYTES)
+    except ValueError as error:
+        raise EncoderError(f"{first_line(error)}, so it holds no weights of a backbone.") from None
 
 
 @contextmanager

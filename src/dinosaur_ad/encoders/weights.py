@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from dinosaur_ad._atomic import sha256_file, write_atomic
+from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.encoders.cache import (
     FETCHING,
     Record,
@@ -152,14 +152,7 @@ def verify(name: str) -> Status:
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
         return status(name)
-    weights, record = _load(spec), read_record(spec)
-    try:
-        intact = record is not None and sha256_file(model_of(spec)) == record.file_sha256
-    except OSError:
-        intact = False
-    if not intact:
-        raise EncoderError(_damaged(spec))
-    weights.tensors()
+    _load(spec).tensors()
     return status(name)
 
 
@@ -216,7 +209,7 @@ def _load(spec: BackboneSpec) -> Weights:
             f"The weights that are kept as '{spec.name}' are not its own: {_beside(spec, record)}; run: "
             f"dinosaur weights fetch {spec.name}."
         )
-    expected = record.tensors_sha256
+    expected = record
 
     def tensors() -> dict[str, Floats]:
         from safetensors.numpy import load
@@ -224,15 +217,21 @@ def _load(spec: BackboneSpec) -> Weights:
         path = model_of(spec)
         try:
             with parsing(path, "safetensors file"):
-                loaded = load(read_whole(path))
+                content = read_whole(path)
+                loaded = load(content)
             check_tensors(spec, loaded)
         except EncoderError as error:
             raise EncoderError(_damaged(spec)) from error
-        if tensors_sha256(loaded) != expected:
+        # The tensors decide what is computed; the bytes around them are compared so that any damage is seen.
+        if tensors_sha256(loaded) != expected.tensors_sha256 or _sha256(content) != expected.file_sha256:
             raise EncoderError(_damaged(spec))
         return loaded
 
-    return Weights(spec, expected, record.source, tensors)
+    return Weights(spec, expected.tensors_sha256, expected.source, tensors)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _beside(spec: BackboneSpec, record: Record) -> str:
@@ -261,7 +260,7 @@ def _install(spec: BackboneSpec, folder: Path, published: Published, source: str
         source=source,
         source_sha256=published.sha256,
         tensors_sha256=tensors_sha256(tensors),
-        file_sha256=hashlib.sha256(content).hexdigest(),
+        file_sha256=_sha256(content),
         file_bytes=len(content),
     )
     if not record.is_genuine(spec):
