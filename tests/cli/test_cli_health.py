@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import namedtuple
 from dataclasses import replace
@@ -51,7 +52,9 @@ def test_the_words_for_people(capsys: Capture, store: Path) -> None:
     assert err == ""
     sections = [line.split()[0] for line in out.splitlines()]
     assert sections == ["version", "weights", "encoder", "store", "disk", "healthy"]
-    assert f"{store}: 2 tasks, intact" in out
+    assert re.search(r"2 tasks, [\d.]+ MB, readable \(--verify", out)
+    assert main(["health", "--store", str(store), "--verify"]) == 0
+    assert re.search(r"2 tasks, [\d.]+ MB, intact\n", capsys.readouterr().out)
 
 
 def test_an_empty_volume_is_healthy_and_a_wrong_path_is_not(capsys: Capture, tmp_path: Path, with_weights: str) -> None:
@@ -82,11 +85,11 @@ def test_a_damaged_bank_is_named_and_the_rest_still_looked_at(capsys: Capture, s
     content[-1] ^= 1
     bank.write_bytes(content)
     before = tree_hash(store)
-    assert main(["health", "--store", str(store)]) == 2
+    assert main(["health", "--store", str(store), "--verify"]) == 2
     out, err = capsys.readouterr()
     assert err.count("\n") == 1
     assert "screw" in err
-    assert "2 tasks, 1 damaged" in out
+    assert re.search(r"2 tasks, [\d.]+ MB, 1 damaged\n", out)
     assert out.splitlines()[-1] == "not healthy"
     assert tree_hash(store) == before
 
@@ -129,7 +132,7 @@ def test_damaged_weights_are_found(capsys: Capture, with_weights: str) -> None:
     content = bytearray(kept.read_bytes())
     content[-1] ^= 1
     kept.write_bytes(content)
-    code, found = as_json(capsys)
+    code, found = as_json(capsys, "--verify")
     assert code == 2
     assert found["problems"] == [
         "The weights of 'mine' are damaged on disk; run: dinosaur weights fetch mine, or add them again."

@@ -10,7 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dinosaur_ad.cli import bench_describe, bench_options
-from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, Subparsers, add_verb, say, table
+from dinosaur_ad.cli._console import (
+    EXIT_ANOMALOUS,
+    EXIT_CODES,
+    EXIT_ERROR,
+    EXIT_NOT_JUDGED,
+    EXIT_OK,
+    EXIT_UNREADABLE,
+    exit_codes,
+    say,
+    show,
+    table,
+)
+from dinosaur_ad.cli._extras import require, require_for
+from dinosaur_ad.cli._parser import Subparsers, add_verb
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,12 +32,11 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given")
 
-_EPILOG = """\
-exit codes:
-  0    done
-  2    an error: a sentence on stderr says which; or a cell failed, and the others are done
-  130  interrupted
-"""
+# No images of the user are judged here.
+_EPILOG = exit_codes(
+    {code: EXIT_CODES[code] for code in EXIT_CODES if code not in (EXIT_ANOMALOUS, EXIT_UNREADABLE, EXIT_NOT_JUDGED)}
+    | {EXIT_ERROR: "an error: a sentence on stderr says which; or a cell failed, and the others are done"}
+)
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -110,6 +122,8 @@ def _run(arguments: argparse.Namespace) -> int:
     where = bench_options.surroundings(arguments)
     load_plugins(arguments.load)
     cells = _cells(arguments)
+    if arguments.engine == "local":  # the machines of a cluster have to have it, and not this one
+        require_for({cell.choice.name: cell.choice.spec.method for cell in cells})
     _say_what_is_partial(cells, where.data)
     with _resumable():
         if arguments.engine == "ray":
@@ -181,9 +195,9 @@ def _summary(done: Sequence[CellResult], failed: Sequence[FailedCell], out: str)
         for result in done
     ]
     if rows:
-        print(table(header, rows, numeric=header[2:5]))
+        show(*table(header, rows, numeric=header[2:5]))
     for failure in failed:
-        print(f"FAILED: {failure.method} on {failure.scenario}, seed {failure.seed}: {failure.error}")
+        show(f"FAILED: {failure.method} on {failure.scenario}, seed {failure.seed}: {failure.error}")
         if failure.details:
             folder = cell_folder(failure.method, failure.scenario, failure.seed)
             say(f"The traceback is in {out}/{folder}/{ERROR}")
@@ -315,6 +329,7 @@ def _add_teacher(verbs: Subparsers) -> None:
 def _teacher(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
+    require("torch", "Making a teacher")
     from dinosaur_ad.bench.teacher import pretrain_teacher
     from dinosaur_ad.bench.teacher_parts import RECIPES
 
@@ -336,6 +351,6 @@ def _teacher(arguments: argparse.Namespace) -> int:
         )
     if made.unreadable:
         say(f"{made.unreadable} files could not be read and were passed over")
-    print(f"{made.path}: {made.description}; last loss {made.losses[-1]:.4f}")
+    show(f"{made.path}: {made.description}; last loss {made.losses[-1]:.4f}")
     say(f"Now: dinosaur bench run --methods efficientad --set efficientad.teacher={shlex.quote(str(made.path))} ...")
     return EXIT_OK

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import InputError, install_advice
 
 if TYPE_CHECKING:
     from dinosaur_ad.bench.runner import Surroundings
@@ -132,9 +132,7 @@ def read_device(name: str, *, elsewhere: bool = False) -> str:
     try:
         import torch
     except ImportError as error:
-        raise InputError(
-            f"The device '{name}' needs torch; install it with: pip install 'dinosaur-ad[bench]'."
-        ) from error
+        raise InputError(f"The device '{name}' needs torch; {install_advice('bench')}.") from error
     if not torch.cuda.is_available():
         raise InputError(f"The device '{name}' was asked for, but torch sees no GPU here; use --device cpu.")
     if int(name.partition(":")[2] or 0) >= torch.cuda.device_count():

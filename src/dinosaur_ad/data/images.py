@@ -45,6 +45,9 @@ EXTENSIONS = frozenset(
 )
 """What counts as an image inside a folder; a file named explicitly is tried whatever its extension."""
 
+OVERLAY = ".overlay.png"
+"""How the pictures that inspecting writes are called; in folders and globs they are passed over."""
+
 _ORIENTATION = 0x0112  # the EXIF tag; values 5 to 8 swap width and height
 _TRANSPARENT_MODES = frozenset({"RGBA", "RGBa", "LA", "La", "PA"})
 
@@ -154,8 +157,13 @@ def find_images(arguments: Iterable[str | Path]) -> list[Path]:
 
 
 def is_image_name(path: Path) -> bool:
-    """Whether a file inside a folder counts as an image: not hidden, and with a known extension."""
-    return not path.name.startswith(".") and path.suffix.lower() in EXTENSIONS
+    """Whether a file inside a folder counts as an image: not hidden, no overlay, and with a known extension."""
+    return not path.name.startswith(".") and not is_overlay_name(path) and path.suffix.lower() in EXTENSIONS
+
+
+def is_overlay_name(path: Path) -> bool:
+    """Whether a file is called as the pictures are that inspecting writes; they are no images to inspect."""
+    return path.name.lower().endswith(OVERLAY)
 
 
 # Files to pixels
@@ -275,6 +283,8 @@ def _glob(pattern: str) -> list[Path]:
     for match in sorted(Path(name) for name in matches):
         if match.is_dir():
             found += _images_below(match)
+        elif is_overlay_name(match) and not is_overlay_name(Path(pattern)):
+            continue
         elif is_image_name(match) or match.suffix.lower() == spelled_out != "":
             found.append(match)
     return found

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad.encoders.convert import Floats, from_onnx
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec
-from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.errors import EncoderError, install_advice
 
 Progress = Callable[[str], None]
 
@@ -97,9 +97,7 @@ def _download_from_hub(spec: BackboneSpec, folder: Path, progress: Progress) -> 
         import huggingface_hub as hub
         from huggingface_hub.errors import GatedRepoError
     except ImportError:
-        raise EncoderError(
-            f"Fetching '{spec.name}' needs huggingface_hub; install it with: pip install 'dinosaur-ad[hub]'."
-        ) from None
+        raise EncoderError(f"Fetching '{spec.name}' needs huggingface_hub; {install_advice('hub')}.") from None
     repository = spec.source.removeprefix("hub:")
     page = f"https://huggingface.co/{repository}"
     progress(f"Downloading {spec.file} of {page} ({spec.licence}).")
@@ -208,8 +206,7 @@ def _read_torch(path: Path) -> dict[str, NDArray[np.generic]]:
         import torch
     except ImportError:
         raise EncoderError(
-            f"Reading {path.name} needs torch; install it with: pip install 'dinosaur-ad[bench]', or give "
-            "the same weights as safetensors."
+            f"Reading {path.name} needs torch; {install_advice('bench')}, or give the same weights as safetensors."
         ) from None
     try:
         # weights_only: a checkpoint from elsewhere must not be able to run code.

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import filelock
 
 from dinosaur_ad._atomic import sha256_file, write_atomic
+from dinosaur_ad._text import printable_line
 from dinosaur_ad.encoders.convert import Floats, check_tensors, tensors_sha256, to_canonical
 from dinosaur_ad.encoders.registry import get_spec
 from dinosaur_ad.encoders.sources import Progress, Published, download, random_tensors, read_file
@@ -62,14 +63,19 @@ class Status:
 
 def cache_home() -> Path:
     """Return the folder for weights and graphs: ``$DINOSAUR_HOME``, else ``~/.cache/dinosaur``."""
-    if home := os.environ.get("DINOSAUR_HOME"):
+    home = os.environ.get("DINOSAUR_HOME") or str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "dinosaur"))
+    try:
         return Path(home).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "dinosaur"
+    except RuntimeError:  # neither HOME nor an entry of this user in the password file, as in some containers
+        raise EncoderError(
+            "There is no home folder to keep weights in, because this user has none; set DINOSAUR_HOME to a folder "
+            "that can be written to."
+        ) from None
 
 
 def to_stderr(message: str) -> None:
     """Print a line of progress where it does not mix with results."""
-    print(message, file=sys.stderr, flush=True)
+    print(printable_line(message), file=sys.stderr, flush=True)
 
 
 def licence_notice(name: str) -> str:

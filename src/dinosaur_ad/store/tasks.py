@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 
 from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.store.codec import Array, Json, encode_arrays
@@ -71,6 +72,11 @@ class TaskStore(TaskReader):
                 )
             self._switch(name, pointer.undone())
             return pointer.current.action
+
+    def undoable(self, name: str) -> list[tuple[str, bool]]:
+        """Return the changes that :meth:`undo` can take back, the last first, each with whether a task is left then."""
+        states = self._pointer(check_task_name(name)).states
+        return [(after.action, before.version > 0) for before, after in pairwise(states)][::-1]
 
     def prune(self) -> list[str]:
         """Remove forgotten tasks for good, to free their space, and return their names."""
