@@ -19,6 +19,7 @@ from dinosaur_ad import Dinosaur
 from dinosaur_ad.cli import main
 from dinosaur_ad.encoders import get_spec, registry, sources, weights
 from dinosaur_ad.encoders.onnx_backend import OnnxEncoder
+from dinosaur_ad.store import TaskStore
 
 Capture = pytest.CaptureFixture[str]
 
@@ -201,3 +202,34 @@ def test_a_full_disk_gets_a_sentence(capsys: Capture, monkeypatch: pytest.Monkey
     assert code == 2
     assert len(found["problems"]) == 2
     assert all("Only 12 MB are free" in problem for problem in found["problems"])
+
+
+class TestForAWatchdog:
+    """Asked every minute, it must not read everything that was ever taught."""
+
+    @pytest.fixture(autouse=True)
+    def _nothing_is_hashed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise AssertionError("all of it was read")
+
+        monkeypatch.setattr(TaskStore, "verify", refuse)
+        monkeypatch.setattr(weights, "verify", refuse)
+
+    def test_the_encoder_answers_and_the_documents_read(self, capsys: Capture, store: Path) -> None:
+        code, found = as_json(capsys, "--store", str(store))
+        assert (code, found["problems"]) == (0, [])
+        assert found["encoder"]["encode_ms"] > 0
+        assert (found["store"]["tasks"], found["store"]["verified"], found["weights"]["verified"]) == (2, False, False)
+
+    @pytest.mark.parametrize("file", ["task.json", "manifest.json"])
+    def test_a_damaged_document_is_found(self, capsys: Capture, store: Path, file: str) -> None:
+        path = next((store / "tasks" / "screw").rglob(file))
+        path.write_bytes(path.read_bytes()[:-20])
+        code, found = as_json(capsys, "--store", str(store))
+        assert code == 2
+        assert found["store"]["damaged"] == 1
+        assert "screw" in found["problems"][0]
+
+    def test_weights_are_there(self, capsys: Capture, with_weights: str) -> None:
+        code, found = as_json(capsys)
+        assert (code, found["weights"]["state"]) == (0, "ready")

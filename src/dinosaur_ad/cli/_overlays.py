@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,19 +140,27 @@ def _refuse_unwritable(folder: Path) -> None:
 
 def say_overlays_left_out(arguments: Iterable[str | Path]) -> None:
     """Say how many pictures of earlier inspections lie among the images, and are not taken for images."""
-    from dinosaur_ad.data.images import OVERLAY
+    from dinosaur_ad.data.images import OVERLAY, is_overlay_name
 
-    left_out, named = 0, 0
-    for argument in map(str, arguments):
-        path = Path(argument)
+    found: set[Path] = set()
+    named = 0
+    for path in map(Path, arguments):
         if path.is_dir():
-            left_out += sum(1 for _ in path.rglob(f"*{OVERLAY}"))
+            found.update(_overlays_below(path))
         elif path.exists():
-            named += argument.lower().endswith(OVERLAY)
-        elif glob.has_magic(argument) and not argument.lower().endswith(OVERLAY):
-            matches = glob.iglob(argument, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute patterns
-            left_out += sum(match.lower().endswith(OVERLAY) for match in matches)
-    if left_out:
-        say(f"left out: {left_out} overlay{'s' * (left_out != 1)} of earlier inspections (*{OVERLAY})")
+            named += is_overlay_name(path)
+        elif glob.has_magic(str(path)) and not is_overlay_name(path):
+            matches = glob.iglob(str(path), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute patterns
+            for match in map(Path, matches):
+                found.update(_overlays_below(match) if match.is_dir() else [match] * is_overlay_name(match))
+    if found:
+        say(f"left out: {len(found)} overlay{'s' * (len(found) != 1)} of earlier inspections (*{OVERLAY})")
     if named:
         say(f"warning: {named} of the images named are called *{OVERLAY}, as pictures of earlier inspections are")
+
+
+def _overlays_below(folder: Path) -> Iterator[Path]:
+    from dinosaur_ad.data.images import is_overlay_name
+
+    for parent, _, files in os.walk(folder):
+        yield from filter(is_overlay_name, (Path(parent, file) for file in files))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -158,3 +159,12 @@ def ray_options(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.gpus_per_cell is not None and arguments.device == "cpu":
         raise InputError("--gpus-per-cell is for cells on a GPU; add --device cuda, or leave it out.")
     return {name: value for name, (_, value) in given.items() if value is not None}
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Let Ctrl-C say that nothing was in vain."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on where it was") from None

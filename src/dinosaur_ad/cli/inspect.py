@@ -104,11 +104,8 @@ class _Count:
         if self.not_ready:
             parts.insert(1, f"{self.not_ready} not ready")
         damaged = f"; without {len(self.left_out)} damaged task{'s' * (len(self.left_out) != 1)}"
-        speed = f"; {self.milliseconds / self.judged:.0f} ms an image"
-        return (
-            f"{total} image{'s' * (total != 1)}: {', '.join(parts)}"
-            f"{damaged if self.left_out else ''}{speed if self.judged else ''}"
-        )
+        speed = f"; {self.milliseconds / self.judged:.0f} ms an image" if self.judged else ""
+        return f"{total} image{'s' * (total != 1)}: {', '.join(parts)}{damaged if self.left_out else ''}{speed}"
 
     def exit_code(self, *, tell_anomalies: bool) -> int:
         """A defect that was found goes before all else, and what could not be judged before what could not be read."""
