@@ -66,6 +66,7 @@ def test_the_health_check_is_a_command_of_ours(
     (check,) = values("HEALTHCHECK", last_stage())
     program, *argv = json.loads(check.partition("CMD ")[2])
     assert (program, argv[0]) == ("dinosaur", "health")
+    assert "--verify" not in argv  # hashing every bank each minute would outlast its limit
     assert set(argv[2:]) <= set(json.loads(values("VOLUME", last_stage())[0]))
     monkeypatch.setenv("DINOSAUR_HOME", str(tmp_path / "weights"))
     (tmp_path / "store").mkdir()

@@ -48,7 +48,7 @@ def test_the_commands_and_the_python_lines(photos: Path, capsys: pytest.CaptureF
     commands = commands_of("Your own images")
     assert len(commands) == 5
     assert [main(shlex.split(command)) for command in commands] == [0] * 5
-    assert len(list((photos / "seen").glob("*.png"))) == 3
+    assert len(list((photos / "seen").rglob("*.png"))) == 3
 
     (code,) = re.findall(r"```python\n(.+?)```", README, flags=re.S)
     capsys.readouterr()

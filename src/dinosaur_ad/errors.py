@@ -1,7 +1,7 @@
 """Errors a user can act on.
 
 The text of a :class:`DinosaurError` is the one sentence the user sees: what happened, what was expected, what to do.
-Anything else that escapes is a bug and keeps its traceback.
+Anything else that escapes is a bug; the command line says so and exits with 70.
 """
 
 from __future__ import annotations
@@ -27,3 +27,17 @@ class StoreError(DinosaurError):
 
 class VersionGoneError(StoreError):
     """The version of a task that was asked for is no longer in the store: take a new snapshot and ask again."""
+
+
+def install_advice(extra: str) -> str:
+    """How to get what an extra brings, for the end of a sentence; the same words as in the README.
+
+    >>> install_advice("openvino")
+    "install it with: pip install '.[openvino]'"
+    """
+    return f"install it with: {install_command(extra)}"
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra, in a checkout of this repository."""
+    return f"pip install '.[{extra}]'"

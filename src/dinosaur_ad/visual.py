@@ -8,6 +8,7 @@ own minimum and maximum, and so find something red in every good part.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.data.digest import digest
@@ -146,10 +148,14 @@ def overlay(pixels: Pixels, inspection: Inspection) -> Pixels:
     return np.asarray(_compose(shown, panels, inspection))
 
 
-def save_overlay(path: str | Path, pixels: Pixels, inspection: Inspection) -> None:
-    """Write :func:`overlay` to a PNG file, whole or not at all."""
-    buffer = io.BytesIO()
-    Image.fromarray(overlay(pixels, inspection)).save(buffer, "PNG")
+def save_overlay(
+    path: str | Path, pixels: Pixels, inspection: Inspection, *, marks: Mapping[str, str] | None = None
+) -> None:
+    """Write :func:`overlay` to a PNG file, whole or not at all; ``marks`` are texts that the file carries."""
+    buffer, texts = io.BytesIO(), PngInfo()
+    for name, text in (marks or {}).items():
+        texts.add_text(name, text)
+    Image.fromarray(overlay(pixels, inspection)).save(buffer, "PNG", pnginfo=texts)
     try:
         write_atomic(Path(path), buffer.getvalue())
     except OSError as error:

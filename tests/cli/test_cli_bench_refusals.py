@@ -100,7 +100,7 @@ def test_results_of_another_configuration_are_refused_and_kept(capsys: Capture, 
 class TestDevices:
     def test_a_gpu_needs_torch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "torch", None)
-        with pytest.raises(InputError, match=r"needs torch; install it with: pip install 'dinosaur-ad\[bench\]'"):
+        with pytest.raises(InputError, match=r"needs torch; install it with: pip install '\.\[bench\]'"):
             read_device("cuda")
 
     @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ class TestDevices:
         monkeypatch.setitem(sys.modules, "torch", None)
         monkeypatch.setitem(sys.modules, "ray", None)
         argv = [*QUICK, "--out", str(tmp_path / "out"), "--device", "cuda", "--engine", "ray"]
-        assert_refused(capsys, argv, "This needs Ray; install it with: pip install 'dinosaur-ad[ray]'.", tmp_path)
+        assert_refused(capsys, argv, "This needs Ray; install it with: pip install '.[ray]'.", tmp_path)
 
 
 @pytest.mark.parametrize(

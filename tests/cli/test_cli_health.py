@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import namedtuple
 from dataclasses import replace
@@ -18,6 +19,7 @@ from dinosaur_ad import Dinosaur
 from dinosaur_ad.cli import main
 from dinosaur_ad.encoders import get_spec, registry, sources, weights
 from dinosaur_ad.encoders.onnx_backend import OnnxEncoder
+from dinosaur_ad.store import TaskStore
 
 Capture = pytest.CaptureFixture[str]
 
@@ -51,7 +53,9 @@ def test_the_words_for_people(capsys: Capture, store: Path) -> None:
     assert err == ""
     sections = [line.split()[0] for line in out.splitlines()]
     assert sections == ["version", "weights", "encoder", "store", "disk", "healthy"]
-    assert f"{store}: 2 tasks, intact" in out
+    assert re.search(r"2 tasks, [\d.]+ MB, readable \(--verify", out)
+    assert main(["health", "--store", str(store), "--verify"]) == 0
+    assert re.search(r"2 tasks, [\d.]+ MB, intact\n", capsys.readouterr().out)
 
 
 def test_an_empty_volume_is_healthy_and_a_wrong_path_is_not(capsys: Capture, tmp_path: Path, with_weights: str) -> None:
@@ -82,11 +86,11 @@ def test_a_damaged_bank_is_named_and_the_rest_still_looked_at(capsys: Capture, s
     content[-1] ^= 1
     bank.write_bytes(content)
     before = tree_hash(store)
-    assert main(["health", "--store", str(store)]) == 2
+    assert main(["health", "--store", str(store), "--verify"]) == 2
     out, err = capsys.readouterr()
     assert err.count("\n") == 1
     assert "screw" in err
-    assert "2 tasks, 1 damaged" in out
+    assert re.search(r"2 tasks, [\d.]+ MB, 1 damaged\n", out)
     assert out.splitlines()[-1] == "not healthy"
     assert tree_hash(store) == before
 
@@ -129,7 +133,7 @@ def test_damaged_weights_are_found(capsys: Capture, with_weights: str) -> None:
     content = bytearray(kept.read_bytes())
     content[-1] ^= 1
     kept.write_bytes(content)
-    code, found = as_json(capsys)
+    code, found = as_json(capsys, "--verify")
     assert code == 2
     assert found["problems"] == [
         "The weights of 'mine' are damaged on disk; run: dinosaur weights fetch mine, or add them again."
@@ -198,3 +202,34 @@ def test_a_full_disk_gets_a_sentence(capsys: Capture, monkeypatch: pytest.Monkey
     assert code == 2
     assert len(found["problems"]) == 2
     assert all("Only 12 MB are free" in problem for problem in found["problems"])
+
+
+class TestForAWatchdog:
+    """Asked every minute, it must not read everything that was ever taught."""
+
+    @pytest.fixture(autouse=True)
+    def _nothing_is_hashed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise AssertionError("all of it was read")
+
+        monkeypatch.setattr(TaskStore, "verify", refuse)
+        monkeypatch.setattr(weights, "verify", refuse)
+
+    def test_the_encoder_answers_and_the_documents_read(self, capsys: Capture, store: Path) -> None:
+        code, found = as_json(capsys, "--store", str(store))
+        assert (code, found["problems"]) == (0, [])
+        assert found["encoder"]["encode_ms"] > 0
+        assert (found["store"]["tasks"], found["store"]["verified"], found["weights"]["verified"]) == (2, False, False)
+
+    @pytest.mark.parametrize("file", ["task.json", "manifest.json"])
+    def test_a_damaged_document_is_found(self, capsys: Capture, store: Path, file: str) -> None:
+        path = next((store / "tasks" / "screw").rglob(file))
+        path.write_bytes(path.read_bytes()[:-20])
+        code, found = as_json(capsys, "--store", str(store))
+        assert code == 2
+        assert found["store"]["damaged"] == 1
+        assert "screw" in found["problems"][0]
+
+    def test_weights_are_there(self, capsys: Capture, with_weights: str) -> None:
+        code, found = as_json(capsys)
+        assert (code, found["weights"]["state"]) == (0, "ready")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from cli_helpers import NEW_STORE, tree_hash
+from cli_helpers import NEW_STORE, assert_refused, tree_hash
 from safetensors.numpy import save_file
 
 from dinosaur_ad import Dinosaur, __version__
@@ -42,7 +43,10 @@ def test_bad_usage_exits_with_two(capsys: Capture, argv: list[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(argv)
     assert exit_.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: dinosaur")
+    err = capsys.readouterr().err
+    assert err.startswith("dinosaur")
+    assert err.count("\n") == 1
+    assert err.rstrip().endswith("--help")
 
 
 @pytest.mark.parametrize(("number", "advice"), [(errno.ENOSPC, "free some space"), (errno.EROFS, "permissions")])
@@ -92,19 +96,69 @@ def test_an_interruption_after_the_change_does_not_deny_it(
     assert Store.open(store).names() == ["washer"]
 
 
-def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, store: Path) -> None:
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail(*_: object) -> None:
-        raise ZeroDivisionError
+        raise error
 
-    monkeypatch.setattr(Dinosaur, "undo", fail)
-    with pytest.raises(ZeroDivisionError):
-        main(["undo", "screw", "--store", str(store)])
+    monkeypatch.setattr(Dinosaur, "forget", fail)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError("division by zero"),
+        RecursionError("maximum recursion depth exceeded"),
+        UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed"),
+        KeyError("scores"),
+        RuntimeError("x" * 5000 + "\x1b[2J\nnormal"),
+        SystemExit(1),  # of a method of the user's, for example
+    ],
+)
+def test_a_bug_is_one_sentence_and_never_the_code_of_a_finding(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, store: Path, error: BaseException
+) -> None:
+    monkeypatch.delenv("DINOSAUR_TRACEBACK", raising=False)
+    fail_with(monkeypatch, error)
+    assert main(["forget", "screw", "--store", str(store)]) == 70
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"dinosaur: An unexpected error ended this command ({type(error).__name__}: ")
+    assert "this is a bug in dinosaur-ad; run again with DINOSAUR_TRACEBACK=1" in err
+    assert len(err) < 500
+    assert "\x1b" not in err
+
+
+def test_a_bug_shows_its_traceback_on_request(capsys: Capture, monkeypatch: pytest.MonkeyPatch, store: Path) -> None:
+    monkeypatch.setenv("DINOSAUR_TRACEBACK", "1")
+    fail_with(monkeypatch, ZeroDivisionError("a\x1b[2J"))
+    assert main(["forget", "screw", "--store", str(store)]) == 70
+    err = capsys.readouterr().err
+    assert err.startswith("Traceback (most recent call last):\n")
+    assert "ZeroDivisionError: a\\x1b[2J" in err
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError("std::bad_alloc"), "There is not enough memory for this; use fewer --threads"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), "install it with: pip install '.[bench]'."),
+        (ModuleNotFoundError("No module named 'ray.data'", name="ray.data"), "pip install '.[ray]'."),
+        (ModuleNotFoundError("No module named 'numpy'", name="numpy"), "install dinosaur-ad again."),
+        (RuntimeError("Could not determine home directory."), "This user has no home folder; set HOME"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_bug(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, store: Path, error: BaseException, sentence: str
+) -> None:
+    fail_with(monkeypatch, error)
+    assert_refused(capsys, ["forget", "screw", "--store", str(store)], sentence, store)
 
 
 def test_demo_passes_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     calls: list[tuple[object, ...]] = []
 
-    def run_demo(out: Path, *, seed: int, quick: bool) -> Path:
+    def run_demo(out: Path, *, seed: int, quick: bool, say: Callable[[str], None]) -> Path:
         calls.append((out, seed, quick))
         return out / "report.html"
 

@@ -85,3 +85,92 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LIMIT, check=False)
     assert (done.returncode, done.stderr.strip()) == (0, "")
+
+
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of sh in which $DINOSAUR is the command."""
+    command = " ".join(COMMAND)
+    everything = os.environ | {"DINOSAUR": command} | environment
+    return subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, timeout=LIMIT, check=False, env=everything
+    )
+
+
+def assert_no_traceback(text: str) -> None:
+    assert "Traceback" not in text
+    assert "Exception ignored" not in text
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has another shell")
+class TestClosedAndFullStreams:
+    def test_a_closed_output_is_refused_before_anything_is_done(self, store: Path, defect: Path) -> None:
+        done = shell(f"$DINOSAUR inspect '{defect}' --store '{store}' >&-")
+        assert done.returncode == 2
+        assert done.stderr == (
+            "dinosaur: Standard output is closed, and results go there; redirect it to a file or to /dev/null.\n"
+        )
+
+    def test_without_stderr_the_results_are_the_same(self, store: Path, defect: Path) -> None:
+        usual = shell(f"$DINOSAUR inspect '{defect}' --store '{store}' --exit-code")
+        for where in ("2>&-", "2>/dev/full"):
+            done = shell(f"$DINOSAUR inspect '{defect}' --store '{store}' --exit-code {where}")
+            assert (done.returncode, done.stdout) == (1, usual.stdout)
+
+    def test_a_refusal_that_nobody_can_read_keeps_its_code(self, store: Path) -> None:
+        for where in ("2>&-", "2>/dev/full", "<&- 2>&-"):
+            assert shell(f"$DINOSAUR forget nut --store '{store}' {where}").returncode == 2
+
+    @pytest.mark.parametrize("buffered", ["", "1"])
+    @pytest.mark.parametrize("verb", ["--help", "--version", "weights list"])
+    def test_a_full_output_is_a_sentence(self, verb: str, buffered: str) -> None:
+        done = shell(f"$DINOSAUR {verb} >/dev/full", PYTHONUNBUFFERED=buffered)
+        assert done.returncode == 2
+        assert_no_traceback(done.stderr)
+        assert done.stderr.count("\n") == 1
+        assert "No space left on device" in done.stderr
+
+    def test_a_full_output_while_inspecting_is_not_the_code_of_a_finding(self, store: Path, defect: Path) -> None:
+        done = shell(f"$DINOSAUR inspect '{defect}' --store '{store}' --exit-code --json >/dev/full")
+        assert done.returncode == 2
+        assert_no_traceback(done.stderr)
+
+
+NO_HOME = """
+import pwd, sys
+def nobody(*_): raise KeyError("no entry")
+pwd.getpwuid = nobody
+from dinosaur_ad.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["weights", "list"], "There is no home folder to keep weights in"),
+        (["learn", "nut", "IMAGES", "--store", "new"], "set DINOSAUR_HOME to a folder that can be written to."),
+        (["health"], "There is no home folder to keep weights in"),
+        (["bench", "list", "--data", "~/data"], "This user has no home folder; set HOME, or write the path without"),
+    ],
+)
+def test_a_user_without_a_home_gets_a_sentence(tmp_path: Path, normals: Path, argv: list[str], sentence: str) -> None:
+    unset = ("HOME", "DINOSAUR_HOME", "XDG_CACHE_HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    words = [str(normals) if word == "IMAGES" else word for word in argv]
+    command = [sys.executable, "-c", NO_HOME, *words]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT, check=False, env=environment, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("dinosaur: ")
+    assert done.stderr.count("\n") == 1
+    assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("threads", ["9" * 5000, "99999999999999999999", "1000000", "-1", "many"])
+def test_a_number_of_threads_that_cannot_be_meant_is_ignored(store: Path, defect: Path, threads: str) -> None:
+    command = [*COMMAND, "inspect", str(defect), "--store", str(store)]
+    environment = os.environ | {"OMP_NUM_THREADS": threads}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("anomalous")

@@ -24,6 +24,7 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         *((None, None, 8), ("", None, 8), ("0", None, 8), ("many", None, 8), ("-2", None, 8)),
         *(("3", 3, 3), (" 2 ", 2, 2), ("1", 1, 1), ("5,2", 5, 5), ("64", 64, 8)),
+        *(("1000000", None, 8), ("9" * 30, None, 8), ("9" * 5000, None, 8)),  # no number that a machine has
     ],
 )
 def test_a_scheduler_bounds_the_threads(

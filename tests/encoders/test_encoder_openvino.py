@@ -94,7 +94,7 @@ def test_without_openvino_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) ->
     try:
         encoder = load_encoder("tiny-dinov2", size=70, provider="openvino")
         assert "openvino is not installed" in str(encoder.fallback)
-        assert "pip install 'dinosaur-ad[openvino]'" in str(encoder.fallback)
+        assert "pip install '.[openvino]'" in str(encoder.fallback)
         assert encoder.backend == "onnx"
     finally:
         providers.openvino_capabilities.cache_clear()

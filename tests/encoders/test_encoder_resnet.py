@@ -210,7 +210,7 @@ def test_a_deeper_network_does_not_pass_for_a_shallower(tmp_path: Path, bottlene
 def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "dinosaur_ad.encoders.torch_backend", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(EncoderError, match=r"transformers is missing.*pip install 'dinosaur-ad\[bench\]'"):
+    with pytest.raises(EncoderError, match=r"transformers is missing.*pip install '\.\[bench\]'"):
         load_resnet("tiny-resnet")
 
 

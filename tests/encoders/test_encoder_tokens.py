@@ -142,7 +142,7 @@ def test_wrong_options_say_what_is_right(options: dict[str, object], says: str) 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "dinosaur_ad.encoders.torch_backend", raising=False)
-    with pytest.raises(EncoderError, match=r"torch is missing.*dinosaur-ad\[bench\]"):
+    with pytest.raises(EncoderError, match=r"torch is missing.*'\.\[bench\]'"):
         load_encoder("tiny-dinov2", backend="torch")
 
 

@@ -286,5 +286,5 @@ def test_a_file_other_than_the_hub_declares_is_refused(gated: SimpleNamespace) -
 
 def test_without_the_hub_client_the_extra_is_named(gated: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(EncoderError, match=r"pip install 'dinosaur-ad\[hub\]'"):
+    with pytest.raises(EncoderError, match=r"pip install '\.\[hub\]'"):
         weights.fetch("gated", accept_licence=True, progress=quiet)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dinosaur_ad._atomic import TEMPORARY, write_atomic
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import InputError, install_advice
 
 
 class Place(ABC):
@@ -145,9 +145,7 @@ def open_place(address: str | Path) -> Place:
     try:
         import fsspec
     except ImportError as error:
-        raise InputError(
-            f"The address '{address}' needs fsspec; install it with: pip install 'dinosaur-ad[bench]'."
-        ) from error
+        raise InputError(f"The address '{address}' needs fsspec; {install_advice('bench')}.") from error
     try:
         filesystem, root = fsspec.core.url_to_fs(str(address))
     except (ValueError, ImportError) as error:

@@ -10,16 +10,30 @@ import errno
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from dinosaur_ad import __version__
 from dinosaur_ad.cli import bench, demo, export, health, inspect, profile, teach, weights
-from dinosaur_ad.cli._console import EPILOG, EXIT_ERROR, EXIT_INTERRUPTED, say
+from dinosaur_ad.cli._console import (
+    EPILOG,
+    EXIT_BROKEN_PIPE,
+    EXIT_ERROR,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    let_go,
+    occupy_standard_streams,
+    printable,
+    say,
+)
+from dinosaur_ad.cli._extras import missing
+from dinosaur_ad.cli._parser import Parser
 from dinosaur_ad.errors import DinosaurError
 
 __all__ = ["main"]
 
-EXIT_BROKEN_PIPE = 141  # what a shell reports for a program that SIGPIPE ended
+TRACEBACK = "DINOSAUR_TRACEBACK"
+"""The variable that shows where an unexpected error came from."""
 
 _ADVICE = {
     errno.ENOSPC: "free some space and try again",
@@ -27,6 +41,7 @@ _ADVICE = {
     errno.EPERM: "check its permissions",
     errno.EROFS: "choose a place that can be written to",
 }
+_REASON = 200  # characters of an unexpected error's own words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,28 +50,61 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["tasks", "--store", "no-such-folder"])
     2
     """
-    arguments = _parser().parse_args(argv)
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # a file name must not end the run on a terminal that lacks its letters
+    if not occupy_standard_streams():
+        return _failed("Standard output is closed, and results go there; redirect it to a file or to /dev/null.")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A file name must not end the run on a terminal that lacks its letters.
         sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        arguments = _parsed(argv)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        return _answered(error)
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()  # here, where a full disk or a closed pipe still gets its answer
-    except DinosaurError as error:
-        return _failed(str(error), error.exit_code)
-    except KeyboardInterrupt as interruption:
-        return _failed("; ".join(["interrupted", *map(str, interruption.args)]), EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        _let_go_of_stdout()
-        return EXIT_BROKEN_PIPE
-    except OSError as error:
-        return _failed(_explained(error), EXIT_ERROR)
+    except BaseException as error:
+        return _answered(error)
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return _parser().parse_args(argv)
+    finally:
+        sys.stdout.flush()  # of a help text, before the interpreter tries at its exit
+
+
+def _answered(error: BaseException) -> int:
+    """The sentence and the exit code for what ended a command."""
+    if isinstance(error, DinosaurError):
+        return _failed(str(error), error.exit_code)
+    if isinstance(error, KeyboardInterrupt):
+        return _failed("; ".join(["interrupted", *map(str, error.args)]), EXIT_INTERRUPTED)
+    if isinstance(error, BrokenPipeError):
+        let_go(sys.stdout)
+        return EXIT_BROKEN_PIPE
+    if os.environ.get(TRACEBACK):
+        say(*"".join(traceback.format_exception(error)).rstrip("\n").split("\n"))
+    if isinstance(error, OSError):
+        return _failed(_refused_by_the_system(error))
+    if isinstance(error, MemoryError):
+        return _failed("There is not enough memory for this; use fewer --threads, smaller images, or fewer at a time.")
+    if isinstance(error, ImportError):
+        return _failed(missing(error))
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # of Path.expanduser
+        return _failed("This user has no home folder; set HOME, or write the path without '~'.")
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    return _failed(
+        f"An unexpected error ended this command ({printable(what, _REASON)}); this is a bug in dinosaur-ad; run again "
+        f"with {TRACEBACK}=1 for the details and report them.",
+        EXIT_INTERNAL,
+    )
+
+
+def _parser() -> Parser:
+    parser = Parser(
         prog="dinosaur",
         description="Visual inspection from normal images only: teach a product, inspect anything, correct, forget.",
         epilog=EPILOG,
@@ -70,23 +118,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _failed(sentence: str, code: int) -> int:
-    _let_go_of_stdout()
+def _failed(sentence: str, code: int = EXIT_ERROR) -> int:
+    let_go(sys.stdout)
     say(f"dinosaur: {sentence}")
     return code
 
 
-def _explained(error: OSError) -> str:
+def _refused_by_the_system(error: OSError) -> str:
     """What the operating system refused, as a sentence."""
     what = f"'{error.filename}'" if error.filename else "A file or the output"
     reason = error.strerror or type(error).__name__
     advice = _ADVICE.get(error.errno or 0, "check the path and the disk")
     return f"{what} could not be read or written ({reason}); {advice}."
-
-
-def _let_go_of_stdout() -> None:
-    """Write what is still to be written; if nobody takes it, keep the interpreter from trying again at its exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

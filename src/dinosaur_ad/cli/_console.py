@@ -1,97 +1,93 @@
-"""What the verbs share: exit codes, where words go, options of the encoder, the progress bar."""
+"""What the verbs print and answer with: exit codes, words on stderr, results on stdout, tables.
+
+Everything a verb prints goes through :func:`say`, :func:`show`, :func:`show_page` or :func:`show_json`, which escape
+what others wrote. A test keeps ``print`` out of the verbs.
+"""
 
 from __future__ import annotations
 
-import argparse
+import json
+import math
+import os
 import sys
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+from dinosaur_ad._text import printable, printable_line, printable_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from dinosaur_ad.cluster import Fleet
-    from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Rejected
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+__all__ = ["printable", "report_rejected", "say", "show", "show_json", "show_page", "table"]
 
-EXIT_OK, EXIT_ANOMALOUS, EXIT_ERROR, EXIT_UNREADABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_OK, EXIT_ANOMALOUS, EXIT_ERROR, EXIT_UNREADABLE, EXIT_NOT_JUDGED = 0, 1, 2, 3, 4
+EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 70, 130, 141
 
-EPILOG = """\
-exit codes:
-  0    done
-  1    anomalies were found (only from inspect with --exit-code)
-  2    an error: a sentence on stderr says which, and the store is unchanged
-  3    done, but some images could not be read and were left out (goes before 1)
-  130  interrupted
-"""
+EXIT_CODES = {
+    EXIT_OK: "done",
+    EXIT_ANOMALOUS: "anomalies were found (only from inspect with --exit-code)",
+    EXIT_ERROR: "an error: a sentence on stderr says which and what to do, and the store is unchanged",
+    EXIT_UNREADABLE: "done, but some images could not be read and were left out",
+    EXIT_NOT_JUDGED: "done, but not all could be judged: an image is not ready, or a damaged task was left out",
+    EXIT_INTERNAL: "an internal error: a bug in dinosaur-ad (DINOSAUR_TRACEBACK=1 shows the details)",
+    EXIT_INTERRUPTED: "interrupted",
+    EXIT_BROKEN_PIPE: "the reader of the output went away",
+}
+"""What every command answers; the help and docs/commands.md say the same, from here."""
 
-
-def say(sentence: str) -> None:
-    """Print what is not a result."""
-    print(sentence, file=sys.stderr, flush=True)
-
-
-def add_verb(
-    verbs: Subparsers, name: str, run: Callable[[argparse.Namespace], int], description: str
-) -> argparse.ArgumentParser:
-    """Add one verb; its first sentence is the line it has in the help of the whole command."""
-    parser = verbs.add_parser(
-        name,
-        help=description.partition(".")[0],
-        description=description,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(run=run)
-    return parser
+PRECEDENCE = "if several apply to inspect: with --exit-code 1 goes before 4 before 3, without it 4 before 3"
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the store."""
-    parser.add_argument("--store", metavar="DIR", type=Path, required=True, help="the folder that keeps what is taught")
+def exit_codes(codes: Mapping[int, str] = EXIT_CODES) -> str:
+    """The table of exit codes for the end of a help text."""
+    rows = [f"  {code:<5}{meaning}" for code, meaning in codes.items()]
+    return "\n".join(["exit codes:", *rows, *([f"  ({PRECEDENCE})"] if EXIT_ANOMALOUS in codes else [])])
 
 
-def add_images(parser: argparse.ArgumentParser) -> None:
-    """Add the images, and the options of whatever encodes them."""
-    parser.add_argument("images", metavar="IMAGES", nargs="+", help="image files, folders or globs")
-    add_encoder_options(parser)
+EPILOG = exit_codes()
 
 
-def add_encoder_options(parser: argparse.ArgumentParser) -> None:
-    """Add what decides how the encoder runs; :func:`encoder_options` reads it."""
-    group = parser.add_argument_group("encoder")
-    group.add_argument("--weights", metavar="PATH", type=Path, help="weights from this file, not from the cache")
-    group.add_argument("--backend", choices=("onnx", "torch"), default="onnx", help="what runs it (default: onnx)")
-    group.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: all cores)")
-    group.add_argument(
-        "--provider",
-        metavar="NAME",
-        help="what runs it: onnx-cpu (default), openvino, cuda, tensorrt, coreml, xnnpack, acl, torch; or auto: "
-        "measure once and keep the fastest that is right",
-    )
-    group.add_argument("--precision", metavar="NAME", help="float32 (default), bfloat16, float16 or int8")
-    group.add_argument("--strict", action="store_true", help="refuse what is not here instead of falling back")
-    group.add_argument("--export", metavar="DIR", type=Path, help="run the encoder that dinosaur export wrote there")
+def say(*lines: str) -> None:
+    """Print what is not a result, a line each. A line cannot contain another one: whatever would break it is escaped.
+
+    Nothing is raised where stderr cannot be written to: a command must not fail because nobody reads its remarks.
+    """
+    if sys.stderr is None:  # print would take stdout instead
+        return
+    try:
+        sys.stderr.write("".join(f"{printable_line(line)}\n" for line in lines))
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        let_go(sys.stderr)
 
 
-ENCODER_OPTIONS = ("weights", "backend", "threads", "provider", "precision", "strict", "export")
+def show(*lines: str, before: str = "") -> None:
+    """Print results, a line each, escaped; ``before`` is our own and goes first as it is (a coloured word)."""
+    _write(before + "".join(f"{printable_line(line)}\n" for line in lines))
 
 
-def encoder_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options of :func:`add_encoder_options`, for the detector."""
-    return {key: getattr(arguments, key) for key in ENCODER_OPTIONS}
+def show_page(text: str) -> None:
+    """Print a document of many lines; nothing in it is cut."""
+    _write(printable_page(text))
 
 
-def open_store(arguments: argparse.Namespace, **options: Any) -> Dinosaur:
-    """The detector of a store that is there."""
-    from dinosaur_ad.detector import Dinosaur
+def show_json(document: Any) -> None:
+    """Print one JSON object on a line of its own; numbers that JSON has no form for become null."""
+    _write(f"{json.dumps(_finite(document), allow_nan=False)}\n")
 
-    return Dinosaur.load(arguments.store, **options)
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()  # a reader in a pipe should not wait, and a full disk be found where it can be said
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def report_rejected(rejected: Iterable[Rejected]) -> None:
@@ -100,67 +96,52 @@ def report_rejected(rejected: Iterable[Rejected]) -> None:
         say(f"skipped: {each.reason}")
 
 
-class Progress(AbstractContextManager["Progress"]):
-    """A bar on a terminal, for what takes more than a second; with the first image it says who encodes.
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[str] = ()) -> list[str]:
+    """Aligned columns under their names, a line each; those called ``numeric`` stand to the right.
 
-    Not before: a command that is refused should be refused at once, without loading an encoder.
-    """
-
-    def __init__(self, detector: Dinosaur | Fleet, total: int | None = None) -> None:
-        from tqdm import tqdm
-
-        self._detector = detector
-        self._announced = False
-        # disable=None: no bar where stderr is not a terminal.
-        self._bar = tqdm(total=total, unit=" images", delay=1, disable=None, leave=False)
-
-    def __call__(self, done: int, total: int | None) -> None:
-        """So many images are done, of so many."""
-        self._bar.total = total
-        self.announce()
-        self.update(done)
-
-    def update(self, done: int) -> None:
-        """So many images are done, and perhaps none of them was encoded."""
-        self._bar.update(done - self._bar.n)
-
-    def announce(self) -> None:
-        """Say once which encoder makes the results, in its own words."""
-        if not self._announced:
-            self._announced = True
-            with self.writing():
-                say(_encoder_line(self._detector.info()))
-
-    def writing(self) -> AbstractContextManager[None]:
-        """Move the bar out of the way of a line on stdout or stderr."""
-        writing: AbstractContextManager[None] = self._bar.external_write_mode(file=sys.stdout)
-        return writing
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
-
-
-def _encoder_line(info: dict[str, Any]) -> str:
-    return (
-        f"encoder: {info['description']} ({info['encoder']}); provider: {info['provider']}; "
-        f"precision: {info['precision']}; preset: {info['preset']}; seed: {info['seed']}"
-    )
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collection[str] = ()) -> str:
-    """Aligned columns under their names; those called ``numeric`` stand to the right.
-
-    >>> print(table(("name", "images"), [("screw", "7"), ("nut", "120")], numeric=("images",)))
+    >>> print(*table(("name", "images"), [("screw", "7"), ("nut", "120")], numeric=("images",)), sep="\\n")
     name   images
     screw       7
     nut       120
     """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    cells = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
     aligned = [
         "  ".join(
             cell.rjust(width) if name in numeric else cell.ljust(width)
             for name, cell, width in zip(header, row, widths, strict=True)
         )
-        for row in (header, *rows)
+        for row in (header, *cells)
     ]
-    return "\n".join(line.rstrip() for line in aligned)
+    return [line.rstrip() for line in aligned]
+
+
+# --- the streams themselves ---
+
+
+def occupy_standard_streams() -> bool:
+    """Keep files that are opened later off the numbers of closed streams; tell whether results can be written.
+
+    Where stdout or stderr was closed (``>&-``), the next file opened would get its number, and a message that a
+    library prints would be written into it.
+    """
+    writable = sys.stdout is not None
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - lives as long as the process
+    return writable
+
+
+def let_go(stream: TextIO | None) -> None:
+    """Write what is still to be written; if nobody takes it, keep the interpreter from trying again at its exit."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

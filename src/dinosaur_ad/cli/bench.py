@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dinosaur_ad.cli import bench_describe, bench_options
-from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, Subparsers, add_verb, say, table
+from dinosaur_ad.cli import bench_describe, bench_options, bench_teacher
+from dinosaur_ad.cli._console import (
+    EXIT_ANOMALOUS,
+    EXIT_CODES,
+    EXIT_ERROR,
+    EXIT_NOT_JUDGED,
+    EXIT_OK,
+    EXIT_UNREADABLE,
+    exit_codes,
+    say,
+    show,
+    table,
+)
+from dinosaur_ad.cli._extras import require_for
+from dinosaur_ad.cli._parser import Subparsers, add_verb
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,12 +31,11 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given")
 
-_EPILOG = """\
-exit codes:
-  0    done
-  2    an error: a sentence on stderr says which; or a cell failed, and the others are done
-  130  interrupted
-"""
+# No images of the user are judged here.
+_EPILOG = exit_codes(
+    {code: EXIT_CODES[code] for code in EXIT_CODES if code not in (EXIT_ANOMALOUS, EXIT_UNREADABLE, EXIT_NOT_JUDGED)}
+    | {EXIT_ERROR: "an error: a sentence on stderr says which; or a cell failed, and the others are done"}
+)
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -41,7 +52,7 @@ def add_parser(verbs: Subparsers) -> None:
     bench_describe.add_arguments(_verb(parts, "describe", bench_describe.run, about))
     _add_grid(parts)
     _verb(parts, "storage", _storage, "Show the paper's storage table with its arithmetic done again.")
-    _add_teacher(parts)
+    bench_teacher.add_arguments(_verb(parts, "teacher", bench_teacher.run, bench_teacher.DESCRIPTION))
 
 
 def _verb(
@@ -110,8 +121,10 @@ def _run(arguments: argparse.Namespace) -> int:
     where = bench_options.surroundings(arguments)
     load_plugins(arguments.load)
     cells = _cells(arguments)
+    if arguments.engine == "local":  # the machines of a cluster have to have it, and not this one
+        require_for({cell.choice.name: cell.choice.spec.method for cell in cells})
     _say_what_is_partial(cells, where.data)
-    with _resumable():
+    with bench_options.resumable():
         if arguments.engine == "ray":
             from dinosaur_ad.bench.ray_engine import run_ray
 
@@ -155,15 +168,6 @@ def _say_what_is_partial(cells: Sequence[Cell], data: Path | None) -> None:
             say(f"{name}: {status.detail}")
 
 
-@contextmanager
-def _resumable() -> Iterator[None]:
-    """Let Ctrl-C say that nothing was in vain."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on where it was") from None
-
-
 def _summary(done: Sequence[CellResult], failed: Sequence[FailedCell], out: str) -> None:
     from dinosaur_ad.bench.metrics import final_average, fm_std
     from dinosaur_ad.bench.results import ERROR, cell_folder
@@ -181,9 +185,9 @@ def _summary(done: Sequence[CellResult], failed: Sequence[FailedCell], out: str)
         for result in done
     ]
     if rows:
-        print(table(header, rows, numeric=header[2:5]))
+        show(*table(header, rows, numeric=header[2:5]))
     for failure in failed:
-        print(f"FAILED: {failure.method} on {failure.scenario}, seed {failure.seed}: {failure.error}")
+        show(f"FAILED: {failure.method} on {failure.scenario}, seed {failure.seed}: {failure.error}")
         if failure.details:
             folder = cell_folder(failure.method, failure.scenario, failure.seed)
             say(f"The traceback is in {out}/{folder}/{ERROR}")
@@ -278,7 +282,7 @@ def _grid(arguments: argparse.Namespace) -> int:
         device=bench_options.read_device(arguments.device),
     )
     where = bench_options.surroundings(arguments)
-    with _resumable():
+    with bench_options.resumable():
         grid = run_grid(plan, arguments.scenarios, where, say)
     print_grid(grid)
     return EXIT_OK
@@ -288,54 +292,4 @@ def _storage(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.cli.grid import print_storage
 
     print_storage()
-    return EXIT_OK
-
-
-# --- teacher ---
-
-
-def _add_teacher(verbs: Subparsers) -> None:
-    parser = _verb(
-        verbs,
-        "teacher",
-        _teacher,
-        "Make EfficientAD's teacher: a small network that learns to describe images as a large one does. Stopped, the\n"
-        "same command goes on where it was.",
-    )
-    parser.add_argument("--images", metavar="DIR", type=Path, required=True, help="many and various images, any kind")
-    parser.add_argument("--encoder", metavar="NAME", required=True, help="what it learns from, such as resnet18")
-    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help="where to, such as teacher.safetensors")
-    parser.add_argument("--recipe", choices=("paper", "original"), default="paper", help="schedule (default: paper)")
-    parser.add_argument("--iterations", metavar="N", type=int, help="instead of the recipe's 60000")
-    parser.add_argument("--weights", metavar="FILE", help="the encoder's weights from this file")
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of weights and of the order (default: 0)")
-    parser.add_argument("--device", metavar="cpu|cuda", default="cpu", help="where to compute (default: cpu)")
-
-
-def _teacher(arguments: argparse.Namespace) -> int:
-    from dataclasses import replace
-
-    from dinosaur_ad.bench.teacher import pretrain_teacher
-    from dinosaur_ad.bench.teacher_parts import RECIPES
-
-    recipe = RECIPES[arguments.recipe]
-    if arguments.iterations is not None:
-        if arguments.iterations < 1:
-            raise InputError(f"--iterations must be at least 1, got {arguments.iterations}.")
-        recipe = replace(recipe, iterations=arguments.iterations)
-    with _resumable():
-        made = pretrain_teacher(
-            arguments.images,
-            arguments.encoder,
-            arguments.out,
-            recipe=recipe,
-            weights=arguments.weights,
-            device=bench_options.read_device(arguments.device),
-            seed=arguments.seed,
-            say=say,
-        )
-    if made.unreadable:
-        say(f"{made.unreadable} files could not be read and were passed over")
-    print(f"{made.path}: {made.description}; last loss {made.losses[-1]:.4f}")
-    say(f"Now: dinosaur bench run --methods efficientad --set efficientad.teacher={shlex.quote(str(made.path))} ...")
     return EXIT_OK

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from dinosaur_ad.cli import bench_options
-from dinosaur_ad.cli._console import EXIT_OK
+from dinosaur_ad.cli._console import EXIT_OK, show, show_page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
     load_plugins(arguments.load)
     page = describe(arguments.name, arguments.results)
     if arguments.out is None:
-        print(page, end="")
+        show_page(page)
     else:
         write_page(page, arguments.name, arguments.results, arguments.out)
-        print(arguments.out)
+        show(str(arguments.out))
     return EXIT_OK

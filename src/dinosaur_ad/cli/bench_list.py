@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dinosaur_ad.cli._console import show
+
 if TYPE_CHECKING:
     from dinosaur_ad.bench.scenarios import Row
 
@@ -20,7 +22,8 @@ _WIDEST, _NARROWEST = 120, 60
 def print_list(data: Path | None) -> None:
     """Everything that can be named in ``dinosaur bench run``, wrapped to the terminal."""
     sections = {"methods": _methods(), "scenarios": _scenarios(data), "suites": _suites()}
-    print("\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()))
+    for number, (title, lines) in enumerate(sections.items()):
+        show(*([""] if number else []), title, *lines)
 
 
 def _methods() -> Iterator[str]:

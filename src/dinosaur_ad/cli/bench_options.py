@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import InputError, install_advice
 
 if TYPE_CHECKING:
     from dinosaur_ad.bench.runner import Surroundings
@@ -132,9 +133,7 @@ def read_device(name: str, *, elsewhere: bool = False) -> str:
     try:
         import torch
     except ImportError as error:
-        raise InputError(
-            f"The device '{name}' needs torch; install it with: pip install 'dinosaur-ad[bench]'."
-        ) from error
+        raise InputError(f"The device '{name}' needs torch; {install_advice('bench')}.") from error
     if not torch.cuda.is_available():
         raise InputError(f"The device '{name}' was asked for, but torch sees no GPU here; use --device cpu.")
     if int(name.partition(":")[2] or 0) >= torch.cuda.device_count():
@@ -160,3 +159,12 @@ def ray_options(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.gpus_per_cell is not None and arguments.device == "cpu":
         raise InputError("--gpus-per-cell is for cells on a GPU; add --device cuda, or leave it out.")
     return {name: value for name, (_, value) in given.items() if value is not None}
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Let Ctrl-C say that nothing was in vain."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on where it was") from None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dinosaur_ad.cli._console import say
+from dinosaur_ad.cli._console import say, show, show_page
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def write_tables(folders: Sequence[str], out: Path | None, data: Path | None) ->
     out = out or (Path("runs", "report") if "://" in first else Path(first) / "report")
     files = write_report(finished, out, failed=failed, data=data, folders=folders)
     for path in (files.html, files.markdown, files.latex):
-        print(path)
+        show(str(path))
 
 
 def print_tables(folders: Sequence[str], names: Sequence[str]) -> None:
@@ -39,7 +39,7 @@ def print_tables(folders: Sequence[str], names: Sequence[str]) -> None:
     for name in names or [""]:
         if name not in found:
             raise InputError(f"These results have no table '{name}'; choose from: {', '.join(found)}.")
-    print("\n".join(to_markdown(found[name]) for name in names), end="")
+    show_page("\n".join(to_markdown(found[name]) for name in names))
 
 
 def pack(folders: Sequence[str], out: str) -> None:
@@ -58,7 +58,7 @@ def pack(folders: Sequence[str], out: str) -> None:
         cell.save(place.below(cell.folder), compact=True)
     for grid in grids:
         grid.save(place)
-    print(f"{_count(len(cells), 'result')} and {_count(len(grids), 'grid')} in {out}")
+    show(f"{_count(len(cells), 'result')} and {_count(len(grids), 'grid')} in {out}")
     if failed:
         say(f"{_count(len(failed), 'failed cell')} left out")
 

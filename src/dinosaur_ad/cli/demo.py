@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dinosaur_ad.cli._console import EXIT_OK, Subparsers, add_verb
+from dinosaur_ad.cli._console import EXIT_OK, show
+from dinosaur_ad.cli._parser import Subparsers, add_verb
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -23,5 +24,8 @@ def demo(arguments: argparse.Namespace) -> int:
     """Run the demo, which says itself what it measured and where its report is."""
     from dinosaur_ad.demo import run_demo
 
-    run_demo(arguments.out, seed=arguments.seed, quick=arguments.quick)
+    def say(text: str) -> None:
+        show(*text.split("\n"))
+
+    run_demo(arguments.out, seed=arguments.seed, quick=arguments.quick, say=say)
     return EXIT_OK

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dinosaur_ad.cli._console import EXIT_OK, Subparsers, add_verb, say
+from dinosaur_ad.cli._console import EXIT_OK, say, show
+from dinosaur_ad.cli._extras import require
+from dinosaur_ad.cli._parser import Subparsers, add_false_alarms, add_threads, add_verb
 from dinosaur_ad.errors import InputError
 
 PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
@@ -37,12 +39,7 @@ def add_parser(verbs: Subparsers) -> None:
         "--task", metavar="NAME", help="the task of the store whose bank scores labelled images, or is exported"
     )
     what.add_argument("--with-bank", action="store_true", help="put the scoring of the task into the graph as well")
-    what.add_argument(
-        "--false-alarms",
-        metavar="RATE",
-        type=float,
-        help="for the threshold in the graph (default: that of the preset, 0.025)",
-    )
+    add_false_alarms(what, "for the threshold in the graph (default: that of the preset, 0.025)")
 
     compared = parser.add_argument_group("what it is compared on")
     compared.add_argument(
@@ -55,7 +52,7 @@ def add_parser(verbs: Subparsers) -> None:
     compared.add_argument(
         "--labelled", metavar="FOLDER", type=Path, help="good/ and a folder for each defect, for the change of AUROC"
     )
-    compared.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: all cores)")
+    add_threads(compared)
 
 
 def export(arguments: argparse.Namespace) -> int:
@@ -66,6 +63,8 @@ def export(arguments: argparse.Namespace) -> int:
 def _make(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.edge.export.run import export as make
 
+    if arguments.format == "openvino":
+        require("openvino", "--format openvino")
     exported = make(
         arguments.out,
         kind=arguments.format or "onnx",
@@ -84,9 +83,9 @@ def _make(arguments: argparse.Namespace) -> int:
     )
     manifest = exported.manifest
     bank = f", with the bank of '{manifest.bank['task']}'" if manifest.bank else ""
-    print(f"exported '{manifest.encoder}' for {manifest.kind} in {manifest.precision}{bank} to {exported.folder}")
-    print(f"size: {exported.bytes / 1e6:.1f} MB; licence: {manifest.licence}")
-    print(f"parity: {exported.parity.sentence()}")
+    show(f"exported '{manifest.encoder}' for {manifest.kind} in {manifest.precision}{bank} to {exported.folder}")
+    show(f"size: {exported.bytes / 1e6:.1f} MB; licence: {manifest.licence}")
+    show(f"parity: {exported.parity.sentence()}")
     if manifest.kind == "tensorrt" and exported.parity.provider != "tensorrt":
         say(
             "TensorRT is not here: the graph was compared on the CPU; run dinosaur export --check on the machine that "
@@ -110,6 +109,6 @@ def _check(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
         progress=say,
     )
-    print(f"{arguments.check} runs on {parity.provider} in {parity.precision} and may be used")
-    print(f"parity: {parity.sentence()}")
+    show(f"{arguments.check} runs on {parity.provider} in {parity.precision} and may be used")
+    show(f"parity: {parity.sentence()}")
     return EXIT_OK

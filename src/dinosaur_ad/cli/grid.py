@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dinosaur_ad.cli._console import table
+from dinosaur_ad.cli._console import show, table
 
 if TYPE_CHECKING:
     from dinosaur_ad.bench.grid_results import GridResult, ScenarioGrid
@@ -16,17 +16,17 @@ _RATIO = "ratio"
 
 def print_grid(grid: GridResult) -> None:
     """Each scenario, then their mean beside the paper's."""
-    print(f"image AUROC of the final model, preset {grid.preset}, {grid.encoder.get('description', '')}")
+    show(f"image AUROC of the final model, preset {grid.preset}, {grid.encoder.get('description', '')}")
     for part in grid.parts:
-        print(f"\n{part.scenario}, {len(part.tasks)} task{'s' * (len(part.tasks) != 1)}")
-        print(_scenario_table(part))
-        print(_repeats(part))
-    print(f"\nmean over {', '.join(grid.scenarios)}; beside it the paper's, which is over its own five protocols")
-    print(_mean_table(grid))
-    print(_paper_repeats())
+        show("", f"{part.scenario}, {len(part.tasks)} task{'s' * (len(part.tasks) != 1)}")
+        show(*_scenario_table(part))
+        show(_repeats(part))
+    show("", f"mean over {', '.join(grid.scenarios)}; beside it the paper's, which is over its own five protocols")
+    show(*_mean_table(grid))
+    show(_paper_repeats())
 
 
-def _scenario_table(part: ScenarioGrid) -> str:
+def _scenario_table(part: ScenarioGrid) -> list[str]:
     header = (_RATIO, "members", *(f"r={radius}" for radius in part.radii))
     rows = [
         (f"{100 * ratio:g} %", _span(members), *map(_number, line))
@@ -35,7 +35,7 @@ def _scenario_table(part: ScenarioGrid) -> str:
     return table(header, rows, numeric=header)
 
 
-def _mean_table(grid: GridResult) -> str:
+def _mean_table(grid: GridResult) -> list[str]:
     from dinosaur_ad.bench.paper import paper
 
     header = (_RATIO, *(name for radius in grid.radii for name in (f"r={radius}", "paper")))
@@ -95,12 +95,14 @@ def print_storage() -> None:
         )
         for row in storage_rows()
     ]
-    print("MiB kept for all tasks: printed in the paper, by its formula (14 x 14 places, 10 %, float32), and for the")
-    print("default preset (16 x 16 places, 20 %, float16; without the reserve that only updates read)\n")
-    print(table(header, rows, numeric=header[1:]))
-    print()
-    for finding in storage_findings():
-        print(f"- {finding}")
+    show(
+        "MiB kept for all tasks: printed in the paper, by its formula (14 x 14 places, 10 %, float32), and for the",
+        "default preset (16 x 16 places, 20 %, float16; without the reserve that only updates read)",
+        "",
+        *table(header, rows, numeric=header[1:]),
+        "",
+        *(f"- {finding}" for finding in storage_findings()),
+    )
 
 
 def _span(values: tuple[int, ...] | list[int]) -> str:

@@ -1,30 +1,37 @@
-"""The verb inspect: a line per image, as text or JSON, and overlays."""
+"""The verb inspect."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dinosaur_ad.cli._console import (
     EXIT_ANOMALOUS,
+    EXIT_NOT_JUDGED,
     EXIT_OK,
     EXIT_UNREADABLE,
-    Progress,
+    printable,
+    report_rejected,
+    say,
+    show,
+    show_json,
+)
+from dinosaur_ad.cli._overlays import Overlays, say_overlays_left_out
+from dinosaur_ad.cli._parser import (
     Subparsers,
+    add_false_alarms,
     add_images,
     add_store,
     add_verb,
     encoder_options,
     open_store,
-    report_rejected,
-    say,
 )
+from dinosaur_ad.cli._progress import Progress
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,8 +39,10 @@ if TYPE_CHECKING:
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Inspection, Rejected
 
-_STEM_BYTES = 150  # of a file name's usual 255: leaves room for a number and the suffix
-_COLOURS = {"anomalous": "\x1b[31m", "normal": "\x1b[32m"}
+NORMAL, ANOMALOUS = "normal", "anomalous"
+"""The verdicts that are a judgement; any other says that there is none."""
+_COLOURS = {ANOMALOUS: "\x1b[31m", NORMAL: "\x1b[32m"}
+_YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -48,12 +57,14 @@ def add_parser(verbs: Subparsers) -> None:
     add_store(parser)
     parser.add_argument("--task", metavar="NAME", help="compare with this task only")
     parser.add_argument("--json", action="store_true", help="one JSON object a line per image, and nothing else")
-    parser.add_argument("--overlays", metavar="DIR", type=Path, help="write a picture of where, one PNG per image")
     parser.add_argument(
-        "--false-alarms",
-        metavar="RATE",
-        type=float,
-        help="share of normal images that may be called anomalous (default: that of the preset, 0.025)",
+        "--overlays",
+        metavar="DIR",
+        type=Path,
+        help="write a picture of where, one PNG per image: cam1/000.png becomes DIR/cam1/000.png.overlay.png",
+    )
+    add_false_alarms(
+        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: the preset's, 0.025)"
     )
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 when an image is anomalous")
     parser.add_argument(
@@ -65,36 +76,77 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("--address", metavar="ADDRESS", help="the Ray cluster (default: one on this machine)")
 
 
+@dataclass
+class _Count:
+    """What came of the images so far; ``left_out`` names the damaged tasks that could not be asked."""
+
+    anomalous: int = 0
+    not_ready: int = 0
+    unreadable: int = 0
+    judged: int = 0
+    milliseconds: float = 0.0
+    left_out: set[str] = field(default_factory=set)
+
+    def take(self, result: Inspection) -> list[str]:
+        """Count an inspection; the damaged tasks that were not heard of before are returned."""
+        self.judged += 1
+        self.anomalous += result.verdict == ANOMALOUS
+        self.not_ready += result.verdict not in (NORMAL, ANOMALOUS)
+        self.milliseconds += result.ms.get("total", 0.0)
+        new = [name for name in getattr(result, "left_out", ()) if name not in self.left_out]
+        self.left_out.update(new)
+        return new
+
+    def sentence(self) -> str:
+        """The summary; what cannot be judged is named only where there is some."""
+        total = self.judged + self.unreadable
+        parts = [f"{self.anomalous} anomalous", f"{self.unreadable} unreadable"]
+        if self.not_ready:
+            parts.insert(1, f"{self.not_ready} not ready")
+        damaged = f"; without {len(self.left_out)} damaged task{'s' * (len(self.left_out) != 1)}"
+        speed = f"; {self.milliseconds / self.judged:.0f} ms an image" if self.judged else ""
+        return f"{total} image{'s' * (total != 1)}: {', '.join(parts)}{damaged if self.left_out else ''}{speed}"
+
+    def exit_code(self, *, tell_anomalies: bool) -> int:
+        """A defect that was found goes before all else, and what could not be judged before what could not be read."""
+        if tell_anomalies and self.anomalous:
+            return EXIT_ANOMALOUS
+        if self.not_ready or self.left_out:
+            return EXIT_NOT_JUDGED
+        return EXIT_UNREADABLE if self.unreadable else EXIT_OK
+
+
 def inspect(arguments: argparse.Namespace) -> int:
     """Inspect images and print a line for each."""
     from dinosaur_ad.inspection import Rejected
 
     detector: Dinosaur | Fleet
     detector, paths = _on_ray(arguments) if arguments.engine == "ray" else _here(arguments)
-    overlays = _Overlays(arguments.overlays, paths) if arguments.overlays else None
-    names = _column_width(detector.store.names())
-    anomalous, unreadable, milliseconds = 0, 0, 0.0
+    overlays = None
+    if arguments.overlays:
+        overlays = Overlays(arguments.overlays, arguments.images, paths, arguments.store)
+    say_overlays_left_out(arguments.images)
+    names = max(map(len, detector.store.names()), default=0)
+    count = _Count()
     with Progress(detector, len(paths)) as progress:
         results = detector.stream(paths, task=arguments.task, false_alarms=arguments.false_alarms)
         for done, result in enumerate(results, start=1):
             if isinstance(result, Rejected):
-                unreadable += 1
+                count.unreadable += 1
+                with progress.writing():
+                    _print_rejected(result, as_json=arguments.json)
             else:
                 progress.announce()
-                anomalous += result.anomalous
-                milliseconds += result.ms["total"]
-            with progress.writing():
-                _print(result, names, as_json=arguments.json)
-            if overlays and not isinstance(result, Rejected):
-                overlays.save(result)
+                damaged = count.take(result)
+                with progress.writing():
+                    for name in damaged:
+                        say(f"left out: the task '{name}' is damaged and is not asked; see: dinosaur tasks --verify")
+                    _print(result, names, as_json=arguments.json)
+                if overlays and result.verdict in (NORMAL, ANOMALOUS):
+                    overlays.save(result)
             progress.update(done)
-    inspected = len(paths) - unreadable
-    speed = f"; {milliseconds / inspected:.0f} ms an image" if inspected else ""
-    count = "1 image" if len(paths) == 1 else f"{len(paths)} images"
-    say(f"{count}: {anomalous} anomalous, {unreadable} unreadable{speed}")
-    if unreadable:
-        return EXIT_UNREADABLE
-    return EXIT_ANOMALOUS if anomalous and arguments.exit_code else EXIT_OK
+    say(count.sentence())
+    return count.exit_code(tell_anomalies=arguments.exit_code)
 
 
 def _here(arguments: argparse.Namespace) -> tuple[Dinosaur, Sequence[Path | str]]:
@@ -123,59 +175,33 @@ def _on_ray(arguments: argparse.Namespace) -> tuple[Fleet, Sequence[Path | str]]
     return fleet, images
 
 
-def _print(result: Inspection | Rejected, names: int, *, as_json: bool) -> None:
-    from dinosaur_ad.inspection import Rejected
-
+def _print_rejected(rejected: Rejected, *, as_json: bool) -> None:
     if as_json:
-        document = {"path": result.path, "error": result.reason} if isinstance(result, Rejected) else result.to_json()
-        print(json.dumps(document, allow_nan=False), flush=True)
-    elif isinstance(result, Rejected):
-        report_rejected([result])
+        show_json({"path": rejected.path, "error": rejected.reason})
     else:
-        print(_line(result, names), flush=True)
+        report_rejected([rejected])
 
 
-def _line(inspection: Inspection, names: int) -> str:
-    verdict = f"{inspection.verdict:<9}"
+def _print(inspection: Inspection, names: int, *, as_json: bool) -> None:
+    if as_json:
+        show_json(inspection.to_json())
+        return
+    verdict = f"{inspection.verdict:<{len(ANOMALOUS)}}"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        verdict = f"{_COLOURS[inspection.verdict]}{verdict}\x1b[0m"
+        colour = _COLOURS.get(inspection.verdict, _YELLOW)
+        show(_after_verdict(inspection, names), before=f"{colour}{printable(verdict)}{_PLAIN}")
+    else:
+        show(verdict + _after_verdict(inspection, names))
+
+
+def _after_verdict(inspection: Inspection, names: int) -> str:
+    task = f"  {inspection.task:<{names}}  "
+    if reason := getattr(inspection, "reason", ""):
+        return f"{task}{_path(inspection)}: {reason}"
     return (
-        f"{verdict}  {inspection.task:<{names}}  {inspection.score:7.3f} / {inspection.threshold:.3f}  "
-        f"p {inspection.p_value:.4f}  {_one_line(inspection.path)}"
+        f"{task}{inspection.score:7.3f} / {inspection.threshold:.3f}  p {inspection.p_value:.4f}  {_path(inspection)}"
     )
 
 
-def _column_width(names: Sequence[str]) -> int:
-    return max(map(len, names), default=0)
-
-
-def _one_line(path: str) -> str:
-    """A path as it is, unless it would break the line or steer the terminal."""
-    return path if path.isprintable() else path.encode("unicode_escape").decode("ascii")
-
-
-class _Overlays:
-    """The folder for overlays; each gets a name of its own, and none is that of an inspected image."""
-
-    def __init__(self, folder: Path, images: Sequence[Path | str]) -> None:
-        self._folder = folder
-        self._images = {Path(path).resolve() for path in images}
-        self._used: set[str] = set()
-
-    def save(self, inspection: Inspection) -> None:
-        from dinosaur_ad.data import read_image
-        from dinosaur_ad.visual import save_overlay
-
-        self._folder.mkdir(parents=True, exist_ok=True)
-        save_overlay(self._new_path(Path(inspection.path).stem), read_image(inspection.path), inspection)
-
-    def _new_path(self, stem: str) -> Path:
-        safe = re.sub(r"[^\w.-]+", "_", stem).encode()[:_STEM_BYTES].decode(errors="ignore").lstrip(".") or "image"
-        number = 1
-        while True:
-            path = self._folder / f"{safe}{f'-{number}' if number > 1 else ''}.overlay.png"
-            # Compared without case, because not every file system knows it.
-            if path.name.casefold() not in self._used and path.resolve() not in self._images:
-                self._used.add(path.name.casefold())
-                return path
-            number += 1
+def _path(inspection: Inspection) -> str:
+    return printable(inspection.path)

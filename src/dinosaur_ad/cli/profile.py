@@ -11,15 +11,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from dinosaur_ad.cli import bench_options
-from dinosaur_ad.cli._console import (
-    EXIT_ERROR,
-    EXIT_OK,
-    Subparsers,
-    add_encoder_options,
-    add_verb,
-    encoder_options,
-    say,
-)
+from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show_page
+from dinosaur_ad.cli._parser import Subparsers, add_encoder_options, add_verb, encoder_options
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -102,7 +95,7 @@ def profile(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         write_page(arguments.html, profile_page([document]))
         say(f"page: {arguments.html}")
-    print(to_text([document]), end="")
+    show_page(to_text([document]))
     statuses = {method["status"] for method in document["methods"]}
     return EXIT_ERROR if FAILED in statuses or MEASURED not in statuses else EXIT_OK
 
@@ -118,7 +111,7 @@ def compare(arguments: argparse.Namespace) -> int:
     if arguments.html is not None:
         write_page(arguments.html, profile_page(profiles))
         say(f"page: {arguments.html}")
-    print(text, end="")
+    show_page(text)
     return EXIT_OK
 
 
@@ -128,8 +121,6 @@ def _plan(arguments: argparse.Namespace) -> ProfilePlan:
 
     if arguments.store is not None and not arguments.store.is_dir():
         raise InputError(f"There is no store '{arguments.store}'; teach one with: dinosaur learn.")
-    if arguments.threads is not None and arguments.threads < 1:
-        raise InputError(f"The number of threads must be at least 1, got {arguments.threads}.")
     facts = machine_facts()
     counts = {
         name: getattr(arguments, name) for name in ("learn_images", "learn_repeats", "repeats", "runs", "warm_up")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -14,18 +14,17 @@ from dinosaur_ad.cli._console import (
     EXIT_ERROR,
     EXIT_OK,
     EXIT_UNREADABLE,
-    Progress,
-    Subparsers,
-    add_images,
-    add_store,
-    add_verb,
-    encoder_options,
-    open_store,
+    printable,
     report_rejected,
     say,
+    show,
+    show_json,
     table,
 )
-from dinosaur_ad.errors import DinosaurError, StoreError
+from dinosaur_ad.cli._overlays import say_overlays_left_out
+from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store
+from dinosaur_ad.cli._progress import TEACHING, Progress
+from dinosaur_ad.errors import DinosaurError, InputError, StoreError
 
 if TYPE_CHECKING:
     from dinosaur_ad.detector import Dinosaur
@@ -71,6 +70,7 @@ def add_parser(verbs: Subparsers) -> None:
 
     parser = add_verb(verbs, "undo", undo, "Take back the last learn, update or forget of a task.")
     parser.add_argument("name", metavar="NAME", help="the task")
+    parser.add_argument("--yes", action="store_true", help="also where that removes the whole task")
     add_store(parser)
 
     parser = add_verb(verbs, "tasks", tasks, "List what has been taught.")
@@ -99,7 +99,8 @@ def learn(arguments: argparse.Namespace) -> int:
             f"The store {arguments.store} was made with the seed {detector.seed}, not with {arguments.seed}; "
             "leave the seed out, or start a new store."
         )
-    with _interruptible(arguments), Progress(detector) as progress:
+    say_overlays_left_out([*arguments.images, *(arguments.held_out or [])])
+    with _interruptible(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.learn(
             arguments.name,
             arguments.images,
@@ -113,7 +114,8 @@ def learn(arguments: argparse.Namespace) -> int:
 def update(arguments: argparse.Namespace) -> int:
     """Add images to a task."""
     detector = open_store(arguments, **encoder_options(arguments))
-    with _interruptible(arguments), Progress(detector) as progress:
+    say_overlays_left_out(arguments.images)
+    with _interruptible(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.update(arguments.name, arguments.images, progress=progress)
     added = f"{learned.images} images, now {learned.total_images}"
     return _report(detector, learned, f"updated '{learned.task}' with {added}")
@@ -124,17 +126,46 @@ def forget(arguments: argparse.Namespace) -> int:
     detector = open_store(arguments)
     with _interruptible(arguments):
         detector.forget(arguments.name)
-    print(f"forgot '{arguments.name}'; undo brings it back")
+    show(f"forgot '{arguments.name}'; undo brings it back")
     return EXIT_OK
 
 
 def undo(arguments: argparse.Namespace) -> int:
     """Take back the last change of a task."""
     detector = open_store(arguments)
+    changes = _undoable(detector, arguments.name)
+    if changes and not changes[0][1] and not arguments.yes:
+        _confirm(arguments.name)
     with _interruptible(arguments):
         action = detector.undo(arguments.name)
-    print(f"took back the last {action} of '{arguments.name}'")
+    show(f"took back the last {action} of '{arguments.name}'; that cannot be taken back itself; {_left(changes[1:])}")
     return EXIT_OK
+
+
+def _undoable(detector: Dinosaur, name: str) -> list[tuple[str, bool]]:
+    try:
+        return detector.store.undoable(name)
+    except StoreError:  # damaged: whether it can be undone is for undo to say
+        return []
+
+
+def _left(changes: Sequence[tuple[str, bool]]) -> str:
+    """What undo can still take back, in the order in which it would."""
+    if not changes:
+        return "nothing is left to undo"
+    words = (action if stays else f"{action} (which removes the task)" for action, stays in changes)
+    return f"undo can still take back: {', '.join(words)}"
+
+
+def _confirm(name: str) -> None:
+    """Ask whether a whole task may go, if there is someone to ask."""
+    consequence = f"Undo would take back the learning of '{name}' and so remove the whole task, for good"
+    instead = "dinosaur forget removes it so that undo can bring it back"
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(f"{consequence}; add --yes if that is meant; {instead}.")
+    say(f"{consequence}; {instead}.", "Remove it? [y/N]")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise InputError(f"The task '{name}' was left as it is.")
 
 
 def tasks(arguments: argparse.Namespace) -> int:
@@ -154,10 +185,10 @@ def tasks(arguments: argparse.Namespace) -> int:
             code = EXIT_ERROR
     if arguments.json:
         for each in facts:
-            print(json.dumps(each))
+            show_json(each)
     elif facts:
         header = ("name", "images", "members", "MB", "threshold", "learned", "last change")
-        print(table(header, [_row(each) for each in facts], numeric=header[1:5]))
+        show(*table(header, [_row(each) for each in facts], numeric=header[1:5]))
     elif code == EXIT_OK:
         say("no task has been taught yet; start with: dinosaur learn")
     return code
@@ -167,6 +198,8 @@ def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
     from dinosaur_ad.banks.budget import describe
 
     report_rejected(learned.rejected)
+    if known := len(getattr(learned, "duplicates", ())):
+        say(f"left out: {known} image{'s' * (known != 1)} that the task knew already")
     if learned.total_images < RECOMMENDED_IMAGES:
         quality = "extrapolated" if detector.preset.calibration == "unseen" else "uncertain"
         say(
@@ -176,14 +209,14 @@ def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
     threshold = detector.threshold(learned.task)
     chosen = describe(detector.store.record(learned.task).manifest)
     steps = ", ".join(f"{step} {seconds:.1f}" for step, seconds in learned.seconds.items())
-    print(
+    show(
         f"{what}: {learned.members} members a location{chosen}, {learned.bytes / 1e6:.1f} MB, "
         f"threshold {threshold:.3f} at {detector.preset.false_alarms:.1%} false alarms; "
         f"{sum(learned.seconds.values()):.1f} s ({steps})"
     )
     for name in learned.shrunk:
         manifest = detector.store.record(name).manifest
-        print(f"cut '{name}' to make room: {manifest['members']} members a location{describe(manifest)}")
+        show(f"cut '{name}' to make room: {manifest['members']} members a location{describe(manifest)}")
     return EXIT_UNREADABLE if learned.rejected else EXIT_OK
 
 
@@ -218,7 +251,11 @@ def _row(facts: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _local(date: str) -> str:
-    return datetime.fromisoformat(date).astimezone().strftime("%Y-%m-%d %H:%M")
+    """A time of the store on the clock of this machine, with its zone; what is no time is shown as it is."""
+    try:
+        return datetime.fromisoformat(date).astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    except (TypeError, ValueError, OverflowError):
+        return printable(date, 20)
 
 
 @contextmanager

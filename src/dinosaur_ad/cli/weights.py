@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, Subparsers, add_verb, say, table
+from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, table
+from dinosaur_ad.cli._parser import Subparsers, add_verb
 from dinosaur_ad.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def list_weights(_: argparse.Namespace) -> int:
     from dinosaur_ad.encoders.weights import status
 
     rows = [_row(status(name), is_default=name == DEFAULT_ENCODER) for name in list_specs()]
-    print(table(("name", "weights", "MB", "licence", "what it is"), rows, numeric=("MB",)))
+    show(*table(("name", "weights", "MB", "licence", "what it is"), rows, numeric=("MB",)))
     return EXIT_OK
 
 
@@ -48,7 +49,7 @@ def fetch(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.encoders import weights as cache
 
     if get_spec(arguments.name).gated and arguments.accept_licence:
-        say(cache.licence_notice(arguments.name))
+        say(*cache.licence_notice(arguments.name).split("\n"))
     _print(cache.fetch(arguments.name, accept_licence=arguments.accept_licence))
     return EXIT_OK
 
@@ -88,4 +89,4 @@ def _row(status: Status, *, is_default: bool) -> tuple[str, ...]:
 def _print(status: Status, *, intact: bool = False) -> None:
     state = "intact" if intact and status.state == "ready" else status.state
     size = f", {status.bytes / 1e6:.0f} MB, sha256 {status.sha256[:12]}" if status.bytes else ""
-    print(f"{status.name}: {state}{size}, from {status.source}", flush=True)
+    show(f"{status.name}: {state}{size}, from {status.source}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from dinosaur_ad import __version__
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import InputError, install_advice
 
 # Seconds for a cluster to answer at its address.
 _KNOCKING = 10.0
@@ -123,5 +123,5 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise InputError("This needs Ray; install it with: pip install 'dinosaur-ad[ray]'.") from error
+        raise InputError(f"This needs Ray; {install_advice('ray')}.") from error
     return ray

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 # The calling one among them; more would only wait for memory.
 MOST_THREADS = 4
+# A larger OMP_NUM_THREADS is no number of threads that a machine could give.
+MOST_ALLOTTED = 1024
 
 Piece = TypeVar("Piece")
 
@@ -30,7 +32,9 @@ def allotted_threads() -> int | None:
     """The number in OMP_NUM_THREADS; None where there is none, or nothing that can be one, which OpenMP ignores too."""
     # OpenMP allows one number a nesting level ("4,2"); the first is for those who start threads from none.
     number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return (int(number) or None) if number.isdecimal() else None
+    # Longer ones are no count of threads, and Python refuses to read the longest.
+    count = int(number) if number.isdecimal() and len(number) <= len(str(MOST_ALLOTTED)) else 0
+    return count if 1 <= count <= MOST_ALLOTTED else None
 
 
 def in_threads(work: Callable[[Piece], None], pieces: Iterable[Piece], threads: int) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from dinosaur_ad.data.formats import is_image_name, is_picture_name
+from dinosaur_ad.data.formats import is_image_name, is_overlay_name, is_picture_name
 from dinosaur_ad.data.printing import printable
 from dinosaur_ad.errors import InputError
 
@@ -86,6 +86,8 @@ def _glob(pattern: str, strict: bool) -> list[Path]:
     for match in sorted(Path(name) for name in matches):
         if _is_folder(match):
             found += _images_below(match, strict)
+        elif is_overlay_name(match) and not is_overlay_name(Path(pattern)):
+            continue
         elif _counts(match, strict) or match.suffix.lower() == spelled_out != "":
             found.append(match)
     return found

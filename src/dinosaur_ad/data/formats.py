@@ -81,9 +81,18 @@ _UNREAD_BY_EXTENSION = {extension: kind for kind in UNREAD_KINDS for extension i
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 
 
+OVERLAY = ".overlay.png"
+"""How the pictures that inspecting writes are called; in folders and globs they are passed over."""
+
+
+def is_overlay_name(path: Path) -> bool:
+    """Whether a file is called as the pictures are that inspecting writes; they are no images to inspect."""
+    return path.name.lower().endswith(OVERLAY)
+
+
 def is_image_name(path: Path) -> bool:
-    """Whether a file inside a folder counts as an image: not hidden, and with a known extension."""
-    return not path.name.startswith(".") and path.suffix.lower() in EXTENSIONS
+    """Whether a file inside a folder counts as an image: not hidden, no overlay, and with a known extension."""
+    return not path.name.startswith(".") and not is_overlay_name(path) and path.suffix.lower() in EXTENSIONS
 
 
 def is_picture_name(path: Path) -> bool:

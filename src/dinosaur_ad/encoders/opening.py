@@ -20,7 +20,7 @@ from dinosaur_ad.encoders.providers import (
 )
 from dinosaur_ad.encoders.weights import Weights, ensure, from_file, to_stderr
 from dinosaur_ad.encoders.words import first_line
-from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.errors import EncoderError, install_command
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def open_torch(request: Request, precision: str) -> Encoder:
     except ImportError as error:
         raise EncoderError(
             f"The torch backend needs torch and transformers ({error.name or 'one'} is missing); install "
-            "them with: pip install 'dinosaur-ad[bench]', or use backend='onnx'."
+            f"them with: {install_command('bench')}, or use backend='onnx'."
         ) from error
     weights = request.loaded
     return TorchEncoder(weights, request.layers, request.size, request.threads, request.device, precision)

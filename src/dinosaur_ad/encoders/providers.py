@@ -16,7 +16,7 @@ from typing import Literal
 
 from dinosaur_ad.core.threads import allotted_threads, usable_threads
 from dinosaur_ad.encoders.words import first_line
-from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.errors import EncoderError, install_command
 
 PRECISIONS = ("float32", "bfloat16", "float16", "int8")
 DEFAULT_PROVIDER, DEFAULT_PRECISION = "onnx-cpu", "float32"
@@ -45,13 +45,13 @@ PROVIDERS = {
     provider.name: provider
     for provider in (
         Provider("onnx-cpu", "onnx", ("float32", "int8"), "comes with dinosaur-ad", "CPUExecutionProvider"),
-        Provider("openvino", "openvino", ("float32", "bfloat16", "int8"), "needs: pip install 'dinosaur-ad[openvino]'"),
+        Provider("openvino", "openvino", ("float32", "bfloat16", "int8"), f"needs: {install_command('openvino')}"),
         Provider("cuda", "onnx", ("float32", "float16"), _BUILD, "CUDAExecutionProvider"),
         Provider("tensorrt", "onnx", ("float32", "float16"), _BUILD, "TensorrtExecutionProvider"),
         Provider("coreml", "onnx", ("float32",), _BUILD, "CoreMLExecutionProvider"),
         Provider("xnnpack", "onnx", ("float32",), _BUILD, "XnnpackExecutionProvider"),
         Provider("acl", "onnx", ("float32",), _BUILD, "ACLExecutionProvider"),
-        Provider("torch", "torch", ("float32",), "needs: pip install 'dinosaur-ad[bench]'"),
+        Provider("torch", "torch", ("float32",), f"needs: {install_command('bench')}"),
     )
 }
 

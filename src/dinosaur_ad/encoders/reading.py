@@ -25,7 +25,7 @@ from dinosaur_ad.encoders.convert import from_onnx
 from dinosaur_ad.encoders.files import read_plain
 from dinosaur_ad.encoders.specs import BackboneSpec
 from dinosaur_ad.encoders.words import first_line, shown
-from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.errors import EncoderError, install_advice
 
 MOST_BYTES = 4 * 2**30
 """No backbone here is a tenth of this; a file that is larger, or says that it unpacks to more, is not read at all."""
@@ -151,8 +151,7 @@ def _read_torch(path: Path, content: bytes) -> Tensors:
         import torch
     except ImportError:
         raise EncoderError(
-            f"Reading {path.name} needs torch; install it with: pip install 'dinosaur-ad[bench]', or give "
-            "the same weights as safetensors."
+            f"Reading {path.name} needs torch; {install_advice('bench')}, or give the same weights as safetensors."
         ) from None
     with parsing(path, "checkpoint of tensors alone"):
         _refuse_bomb(path, content)

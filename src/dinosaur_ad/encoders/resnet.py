@@ -17,7 +17,7 @@ from dinosaur_ad.encoders.convert import Floats
 from dinosaur_ad.encoders.registry import get_spec, residual_network
 from dinosaur_ad.encoders.specs import ResNetSpec
 from dinosaur_ad.encoders.weights import Weights, ensure, from_file
-from dinosaur_ad.errors import EncoderError, InputError
+from dinosaur_ad.errors import EncoderError, InputError, install_command
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,7 @@ def load_resnet(name: str = "resnet50", *, device: str = "cpu", weights: str | P
     except ImportError as error:
         raise EncoderError(
             f"'{name}' runs on torch and transformers ({error.name or 'one'} is missing); install them with: "
-            "pip install 'dinosaur-ad[bench]'."
+            f"{install_command('bench')}."
         ) from error
     check_device(device)
     return ResNetFeatures(ensure(name) if weights is None else from_file(name, weights), device)

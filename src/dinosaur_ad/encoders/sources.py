@@ -19,7 +19,7 @@ from dinosaur_ad.encoders.convert import Floats
 from dinosaur_ad.encoders.reading import Published, read_file
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec
 from dinosaur_ad.encoders.words import shown
-from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.errors import EncoderError, install_advice
 
 Progress = Callable[[str], None]
 
@@ -106,9 +106,7 @@ def _download_from_hub(spec: BackboneSpec, folder: Path, progress: Progress) -> 
         import huggingface_hub as hub
         from huggingface_hub.errors import GatedRepoError
     except ImportError:
-        raise EncoderError(
-            f"Fetching '{spec.name}' needs huggingface_hub; install it with: pip install 'dinosaur-ad[hub]'."
-        ) from None
+        raise EncoderError(f"Fetching '{spec.name}' needs huggingface_hub; {install_advice('hub')}.") from None
     repository = spec.source.removeprefix("hub:")
     page = f"https://huggingface.co/{repository}"
     progress(f"Downloading {spec.file} of {page} ({spec.licence}).")

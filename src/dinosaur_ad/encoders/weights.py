@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad._text import printable_line
 from dinosaur_ad.encoders.cache import (
     FETCHING,
     Record,
@@ -86,7 +87,7 @@ class Status:
 
 def to_stderr(message: str) -> None:
     """Print a line of progress where it does not mix with results."""
-    print(message, file=sys.stderr, flush=True)
+    print(printable_line(message), file=sys.stderr, flush=True)
 
 
 def licence_notice(name: str) -> str:

@@ -171,6 +171,8 @@ class Method(ABC):
     """
 
     has_maps: ClassVar[bool] = True
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Packages that it computes with and that do not come with the run time, such as ``torch``."""
     routes: ClassVar[bool] = False
     """Whether it chooses a task for each image; if so, :meth:`score` can also be told the task."""
 

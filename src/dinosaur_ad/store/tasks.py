@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from dinosaur_ad._atomic import UnconfirmedError
@@ -111,6 +112,11 @@ class TaskStore(TaskReader):
                 )
             self._switch(name, pointer.undone(self._steps_back(name, pointer)))
             return pointer.current.action
+
+    def undoable(self, name: str) -> list[tuple[str, bool]]:
+        """Return the changes that :meth:`undo` can take back, the last first, each with whether a task is left then."""
+        states = self._pointer(check_task_name(name)).states
+        return [(after.action, before.version > 0) for before, after in pairwise(states)][::-1]
 
     def prune(self) -> list[str]:
         """Remove forgotten tasks for good, to free their space, and return their names; see also ``removed``."""

@@ -18,7 +18,7 @@ from dinosaur_ad.bench.metrics.ranks import Ints, Numbers, pairs_won
 from dinosaur_ad.bench.metrics.resize import mask_at, upsample
 from dinosaur_ad.data.images import Mask
 from dinosaur_ad.data.samples import Regions, Sample
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import InputError, install_advice
 
 _SUMS = (
     *("normal_B", "anomalous_B", "overlap_B", "saturated_B", "images", "unmarked"),
@@ -212,8 +212,7 @@ def _label(mask_HW: Mask) -> tuple[NDArray[np.int32], int]:
         from scipy import ndimage
     except ImportError as error:
         raise InputError(
-            "Measuring how regions are found needs scipy, which is not installed; install it with: "
-            "pip install 'dinosaur-ad[bench]'."
+            f"Measuring how regions are found needs scipy, which is not installed; {install_advice('bench')}."
         ) from error
     region_HW, regions = ndimage.label(mask_HW, structure=np.ones((3, 3), dtype=np.bool_))
     return region_HW, int(regions)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.edge.profile.methods import SubjectJob
 from dinosaur_ad.edge.profile.weights import stand_in_weights
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import InputError, install_command
 
 if TYPE_CHECKING:
     from dinosaur_ad.edge.profile.run import ProfilePlan
     from dinosaur_ad.methods import MethodChoice
 
 DETECTOR = "dinosaur"
-NEEDS_TORCH = "it computes with torch, which is not installed here: pip install 'dinosaur-ad[bench]'"
+NEEDS_TORCH = f"it computes with torch, which is not installed here: {install_command('bench')}"
 EPOCHS = 1
 """How long methods that train are trained for a profile; what more epochs would take is not claimed."""
 

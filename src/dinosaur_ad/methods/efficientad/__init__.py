@@ -145,6 +145,7 @@ class EfficientADConfig(Config):
 class EfficientAD(Method):
     """Student, autoencoder, the teacher's statistics, and the threshold."""
 
+    needs = ("torch",)
     config: EfficientADConfig
 
     def __init__(self, config: EfficientADConfig, workbench: Workbench) -> None:

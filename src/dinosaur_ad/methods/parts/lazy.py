@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import InputError, install_advice
 
 
 def import_torch(who: str = "This method") -> Any:
@@ -12,5 +12,5 @@ def import_torch(who: str = "This method") -> Any:
     try:
         import torch
     except ImportError:
-        raise InputError(f"{who} computes with torch; install it with: pip install 'dinosaur-ad[bench]'.") from None
+        raise InputError(f"{who} computes with torch; {install_advice('bench')}.") from None
     return torch

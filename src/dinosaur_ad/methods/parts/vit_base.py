@@ -18,7 +18,7 @@ import numpy as np
 from dinosaur_ad.encoders import EncoderSpec
 from dinosaur_ad.encoders.convert import Floats
 from dinosaur_ad.encoders.weights import Weights, ensure, from_file
-from dinosaur_ad.errors import EncoderError, InputError
+from dinosaur_ad.errors import EncoderError, InputError, install_command
 from dinosaur_ad.methods.parts.vit_weights import (
     PATCHES,
     POSITIONS,
@@ -56,7 +56,7 @@ def load_vit(
     except ImportError as error:
         raise EncoderError(
             f"'{name}' runs on torch and transformers ({error.name or 'one'} is missing); install them with: "
-            "pip install 'dinosaur-ad[bench]'."
+            f"{install_command('bench')}."
         ) from error
     check_device(device)
     if isinstance(spec, ViTSpec):

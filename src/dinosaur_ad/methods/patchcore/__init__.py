@@ -118,6 +118,7 @@ class PatchCoreConfig(Config):
 class PatchCore(Method):
     """The flat memory, its random projection and its threshold."""
 
+    needs = ("torch",)
     config: PatchCoreConfig
 
     def __init__(self, config: PatchCoreConfig, workbench: Workbench) -> None:

@@ -1,0 +1,50 @@
+"""Foreign text on a terminal: names, paths and reasons that were written by others must not steer it or forge lines."""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_VALUE = 400
+"""Characters of one value (a path, a name) that are shown; JSON has all of them."""
+LONGEST_LINE = 2000
+
+_CUT = "…"
+_LONG_WORD = re.compile(rf"\S{{{LONGEST_VALUE + 1},}}")
+
+
+def printable(text: object, limit: int = LONGEST_VALUE) -> str:
+    r"""``text`` as one line that changes nothing but its own place on the screen, at most ``limit`` characters long.
+
+    Escaped is what is not printable: control characters and line ends, marks that reverse the direction of writing,
+    characters without width, and the halves of characters that stand for bytes of a broken file name. What is too long
+    loses its middle.
+
+    >>> printable("a\x1b[2J\nnormal\u202e.png"), printable("0123456789", limit=5)
+    ('a\\x1b[2J\\nnormal\\u202e.png', '01…89')
+    """
+    return _shortened(_escaped(str(text)), limit)
+
+
+def printable_line(text: str) -> str:
+    """A sentence or a row with values of others in it: escaped as a whole, and every long word in it cut."""
+    return _shortened(_LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), _escaped(text)), LONGEST_LINE)
+
+
+def printable_page(text: str) -> str:
+    """A document of many lines: its line ends are its own, everything else is escaped and nothing is cut."""
+    return "\n".join(map(_escaped, text.split("\n")))
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
+    )
+
+
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    kept = max(0, limit - len(_CUT))
+    return f"{text[: kept - kept // 2]}{_CUT}{text[len(text) - kept // 2 :]}"

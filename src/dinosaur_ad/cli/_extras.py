@@ -1,0 +1,42 @@
+"""Packages that come with an extra: asked for before any work is done, and named when they are missing after all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from dinosaur_ad.errors import InputError, install_advice
+
+if TYPE_CHECKING:
+    from dinosaur_ad.methods import Method
+
+EXTRAS = {
+    **dict.fromkeys(("fsspec", "scipy", "torch", "transformers"), "bench"),
+    **{"huggingface_hub": "hub", "openvino": "openvino", "ray": "ray"},
+}
+"""The extra that brings a package."""
+
+
+def require(package: str, who: str) -> None:
+    """Refuse at once what would fail for a missing package after minutes of work."""
+    if find_spec(package) is None:
+        raise InputError(f"{who} needs {package}, which is not installed; {install_advice(EXTRAS[package])}.")
+
+
+def require_for(methods: Mapping[str, type[Method]]) -> None:
+    """Refuse methods of the benchmark that cannot be run, or whose maps cannot be measured."""
+    for name, method in methods.items():
+        for package in method.needs:
+            require(package, f"The method '{name}'")
+    for name, method in methods.items():
+        if method.has_maps:
+            require("scipy", f"Measuring the maps of '{name}'")
+
+
+def missing(error: ImportError) -> str:
+    """What is not installed, as a sentence."""
+    package = (error.name or "").partition(".")[0]
+    if package in EXTRAS:
+        return f"This needs {package}, which is not installed; {install_advice(EXTRAS[package])}."
+    return f"A part of the installation cannot be loaded ({error}); install dinosaur-ad again."
