@@ -1,8 +1,8 @@
 """What the benchmark asks of a method, and all that a method ever gets to see.
 
 A method learns tasks one after another (:class:`Lesson`: normal images and nothing else) and scores images
-(:class:`Photo`: pixels and nothing else). Neither type holds a label, a mask or a test image: what a method must not
-know is out of its reach, not merely unasked for.
+(:class:`~dinosaur_ad.methods.photo.Photo`: pixels and a name for them). No label, mask, path or sample can be reached by
+walking these objects: a method that does not look for them elsewhere cannot use them by accident.
 
 Adding one: a file in this folder with a frozen configuration and a subclass of :class:`Method` under
 :func:`~dinosaur_ad.methods.registry.register`. See docs/adding-a-method.md.
@@ -19,26 +19,24 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.data.images import Pixels
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods.photo import Photo
+
+__all__ = [
+    "Cache",
+    "Config",
+    "Floats",
+    "Lesson",
+    "Method",
+    "NoCache",
+    "Parameters",
+    "Photo",
+    "Scores",
+    "Workbench",
+]
 
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Photo:
-    """An image as a method may see it.
-
-    ``key`` names the pixels: equal keys, equal pixels, whatever file or drift they come from.
-    """
-
-    key: str
-    load: Callable[[], Pixels] = field(repr=False, compare=False)
-
-    def pixels(self) -> Pixels:
-        """The image: uint8 (H, W, 3), read or drawn now."""
-        return self.load()
 
 
 @dataclass(frozen=True)
