@@ -18,7 +18,7 @@ from dinosaur_ad.methods.contract import Lesson, Photo
 
 
 def photo(sample: Sample) -> Photo:
-    """The sample without its label: a name for its pixels and a way to get them, which the photo itself does not hold."""
+    """The sample without its label: a name for its pixels, and a loader that the photo itself does not hold."""
     return Photo(sample.key(), sample.image)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,8 @@ def _read_cached(path: Path) -> bytes | None:
     if hashlib.sha256(graph).digest() != digest:
         log.warning("The cached graph %s is damaged; building it anew.", path)
         return None
-    path.touch()  # the least recently used graphs are dropped first
+    with suppress(OSError):  # in a read-only cache it stays as old as it is
+        path.touch()  # the least recently used graphs are dropped first
     return graph
 
 

@@ -1,8 +1,9 @@
 """What the benchmark asks of a method, and all that a method ever gets to see.
 
 A method learns tasks one after another (:class:`Lesson`: normal images and nothing else) and scores images
-(:class:`~dinosaur_ad.methods.photo.Photo`: pixels and a name for them). No label, mask, path or sample can be reached by
-walking these objects: a method that does not look for them elsewhere cannot use them by accident.
+(:class:`~dinosaur_ad.methods.photo.Photo`: pixels and a name for them). By walking these objects no label, mask, path
+or sample can be reached, so that none is used by accident; code that looks for them elsewhere on purpose is not kept
+from it.
 
 Adding one: a file in this folder with a frozen configuration and a subclass of :class:`Method` under
 :func:`~dinosaur_ad.methods.registry.register`. See docs/adding-a-method.md.
