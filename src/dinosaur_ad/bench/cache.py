@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.bench.plain_files import read_plain
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.methods.contract import Floats, Photo
 from dinosaur_ad.methods.parts.held import Held
@@ -126,7 +127,7 @@ class DiskCache:
         if path is None:
             return None
         try:
-            content = _read_plain(path)
+            content = read_plain(path)
             header, _, body = content.partition(b"\n")
             stored = tuple(int(side) for side in header.split())
             values, crc = body[:-_CRC], body[-_CRC:]
@@ -171,17 +172,8 @@ class DiskCache:
         while files and self._bytes > allowed:
             _, size, path = files.pop()  # the one longest unused
             with suppress(OSError):
-                os.unlink(path)
+                Path(path).unlink()
             self._bytes -= size
-
-
-def _read_plain(path: Path) -> bytes:
-    """The content of a regular file; OSError for a link or for anything else that is none."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("not a regular file")
-        return file.read()
 
 
 def _own_files(folder: Path) -> Iterator[tuple[int, int, str]]:

@@ -140,8 +140,8 @@ def _alone(place: Place, cell: Cell, patience: float) -> Iterator[None]:
         with nullcontext():
             yield
         return
-    place.folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(place.folder / ".lock")
+    place.path().mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(place.path(".lock"))
     try:
         lock.acquire(timeout=patience)
     except filelock.Timeout as error:
