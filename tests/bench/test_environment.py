@@ -8,7 +8,6 @@ import pytest
 from dinosaur_ad.bench import environment
 from dinosaur_ad.errors import InputError
 
-
 MODULE = Path("src", "dinosaur_ad", "bench", "environment.py")
 
 

@@ -13,7 +13,7 @@ from dinosaur_ad.bench.metrics import final_average, fm_std, ranked_auroc
 from dinosaur_ad.bench.report.shortcuts import CONTROL, controls, likeness
 from dinosaur_ad.bench.results import CellResult, find_results
 from dinosaur_ad.bench.scenarios import open_scenario
-from dinosaur_ad.methods import list_methods
+from dinosaur_ad.methods import get_method, list_methods
 
 ROOT = Path(__file__).parents[2]
 RESULTS, APART = ROOT / "results" / "bench", ROOT / "results-apart"
@@ -242,3 +242,8 @@ def test_results_belong_to_the_data_and_the_drift_of_this_version(scenario: str,
     stored = cells[scenario, "dinosaur:paper", 1].tasks
     opened = open_scenario(scenario, seed=1)
     assert [task["checksum"] for task in stored] == [task_checksum(task) for task in opened.tasks]
+
+
+def test_what_a_stored_result_says_of_its_method_is_what_the_method_says(cells: Cells) -> None:
+    for cell in cells.values():
+        assert cell.summary == get_method(cell.method).with_settings(cell.settings).summary, cell.name

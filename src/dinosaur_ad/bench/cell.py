@@ -216,7 +216,7 @@ def _result(cell: Cell, scenario: Scenario, method: Method, rows: Sequence[Row])
     distinct = [entry for n, entry in enumerate(environments) if entry not in environments[:n]]
     return CellResult(
         method=cell.choice.name,
-        summary=cell.choice.spec.summary,
+        summary=cell.choice.summary,
         scenario=cell.scenario,
         seed=cell.seed,
         settings=cell.choice.config.identity(),

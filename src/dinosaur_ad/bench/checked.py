@@ -1,4 +1,4 @@
-"""Whether a stored result is one: every field of ``result.json`` and every array of ``arrays.npz``, against one table."""
+"""Whether a stored result is one: what each field of ``result.json`` and each array of ``arrays.npz`` must be."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Files are small trees of bytes. On a disk each is written whole or not at all; object stores promise that themselves.
 
-Results may come from strangers, so a place is a boundary: names that lead out of it are refused, and so are links in it.
-The place itself may be reached through a link.
+Results may come from strangers, so a place is a boundary: names that lead out of it are refused, and so are links in
+it. The place itself may be reached through a link.
 """
 
 from __future__ import annotations

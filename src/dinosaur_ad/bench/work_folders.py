@@ -1,8 +1,8 @@
 """Folders for files that live for one step: within the cell, or in the system's temporary folder.
 
-A killed process cannot remove its own. In a cell (on a disk) the folder has a fixed place and is emptied by the next run
-of the cell. In the temporary folder, where there is no such place, each is locked while it is used, and whoever makes
-the next one removes those that nobody holds any more.
+A killed process cannot remove its own. In a cell (on a disk) the folder has a fixed place and is emptied by the next
+run of the cell. In the temporary folder, where there is no such place, each is locked while it is used, and whoever
+makes the next one removes those that no process holds any more.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def work_folder(place: Place, name: str) -> Iterator[Path]:
 def _temporary() -> Iterator[Path]:
     """A locked folder in the system's temporary folder."""
     _remove_abandoned(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made:
-        with filelock.FileLock(Path(made, _LOCK)):
-            folder = Path(made, _CONTENT)
-            folder.mkdir()
-            yield folder
+    made = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+    with made, filelock.FileLock(Path(made.name, _LOCK)):
+        folder = Path(made.name, _CONTENT)
+        folder.mkdir()
+        yield folder
 
 
 def _remove_abandoned(parent: Path) -> None:

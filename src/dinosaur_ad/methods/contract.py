@@ -172,10 +172,17 @@ class Method(ABC):
     has_maps: ClassVar[bool] = True
     routes: ClassVar[bool] = False
     """Whether it chooses a task for each image; if so, :meth:`score` can also be told the task."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Modules beyond the package's own dependencies, so that a run can say what is missing before it begins."""
 
     def __init__(self, config: Any, workbench: Workbench) -> None:
         self.config = config
         self.workbench = workbench
+
+    @classmethod
+    def summary_with(cls, config: Any) -> str | None:
+        """One line about the method with these settings, where the registered line would not be true of all."""
+        return None
 
     @abstractmethod
     def learn(self, lesson: Lesson) -> None:

@@ -122,6 +122,7 @@ FILES = StateFiles("IUF")
 class IUF(Method):
     """The network, what it keeps of earlier tasks, and how training went."""
 
+    needs = ("torch",)
     config: PixelIUFConfig | FeatureIUFConfig
 
     def __init__(self, config: PixelIUFConfig | FeatureIUFConfig, workbench: Workbench) -> None:

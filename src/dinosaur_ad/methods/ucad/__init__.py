@@ -154,6 +154,7 @@ class UCADConfig(Config):
 class UCAD(Method):
     """Prompts, keys and knowledge of all tasks."""
 
+    needs = ("torch", "transformers")
     routes = True
     config: UCADConfig
 
