@@ -147,7 +147,7 @@ def test_iuf_under_colour_drift_is_a_light_meter(cells: Cells) -> None:
         assert mean(cells, "mtd-color", method) > 0.64
 
 
-def test_ten_times_the_epochs_change_no_conclusion(cells: Cells, apart: Cells) -> None:
+def test_what_ten_times_the_epochs_gave_on_two_categories(cells: Cells, apart: Cells) -> None:
     def last_row(method: str) -> tuple[list[float], list[float]]:
         """After bottle and cable: 30 epochs, 300 epochs."""
         short, long = cells["mvtec-ad", method, 0], apart["mvtec-ad", f"{method}, 300 epochs", 0]
