@@ -198,7 +198,7 @@ def test_a_store_budget_given_later_counts_though_the_clock_was_set_back(
     from budget_helpers import detector as budgeted
 
     budgeted(tmp_path / "store", store_budget="90kB").learn("a", product(0, 40))
-    monkeypatch.setattr("dinosaur_ad.store.tasks.now", lambda: "2001-01-01T00:00:00+00:00")
+    monkeypatch.setattr("dinosaur_ad.store.versions.now", lambda: "2001-01-01T00:00:00+00:00")
     Dinosaur(tmp_path / "store", store_budget="60kB").learn("b", product(1, 40))
     later = Dinosaur(tmp_path / "store")
     later.learn("c", product(2, 40))

@@ -23,7 +23,7 @@ def made(method: str = "dne", seed: int = 0, *, info: dict[str, Any] | None = No
 def stored(folder: Path, *results: CellResult) -> str:
     """The results on disk, each in a folder of its own, so that they may be of the same cell."""
     for number, result in enumerate(results):
-        result.save(open_place(str(folder / str(number))))
+        result.save(open_place(str(folder / str(number))).below(result.folder))
     return str(folder)
 
 

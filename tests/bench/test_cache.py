@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.cache import DiskCache
+from dinosaur_ad.bench.cache import OWN, DiskCache
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Photo
@@ -140,3 +140,99 @@ def test_an_image_that_cannot_be_read_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"a\.png"):
         DiskCache(tmp_path).prepared([Photo("0" * 32, broken)], 14)
+
+
+# Only what is the cache's own
+
+
+def ones(photos: Sequence[Photo]) -> NDArray[np.float32]:
+    return np.ones((len(photos), 100), np.float32)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, but for the cache's own."""
+    own = folder / OWN
+    files = (path for path in folder.rglob("*") if path.is_file() and own not in path.parents)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_files_of_others_in_the_given_folder_are_neither_counted_nor_removed(tmp_path: Path) -> None:
+    names = ["thesis.txt", "photos/a.png", f"{'0' * 16}/00/{'0' * 32}.bin", f"{OWN}-notes/b.bin"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode() * 1000)
+        os.utime(tmp_path / name, (1000, 1000))  # older than anything of the cache
+    before = tree(tmp_path)
+    DiskCache(tmp_path, limit=2000).features("r", Camera().photos(40), ones)
+    assert tree(tmp_path) == before
+    assert sum(path.stat().st_size for path in (tmp_path / OWN).rglob("*.bin")) <= 2000
+
+
+def test_strange_files_within_its_own_folder_stay(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, limit=2000)
+    cache.features("r", Camera().photos(3), ones)
+    shard = files(cache)[0].parent
+    strange = [cache.folder / "README", shard / "notes.bin", shard / f"{'0' * 31}x.bin", shard.parent / "zz" / "a.bin"]
+    for path in strange:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine" * 5000)
+        os.utime(path, (1000, 1000))
+    DiskCache(tmp_path, limit=1000).features("r", Camera().photos(40), ones)
+    assert all(path.read_bytes() == b"mine" * 5000 for path in strange)
+
+
+@pytest.mark.parametrize("level", ["own", "recipe", "shard", "file"])
+def test_links_are_not_followed(level: str, tmp_path: Path) -> None:
+    """Whatever is replaced by a link: nothing behind it is read, written or removed."""
+    photos = Camera().photos(40)
+    cache = DiskCache(tmp_path / "cache")
+    cache.features("r", photos[:1], ones)
+    (file,) = files(cache)
+    linked = {"own": cache.folder, "recipe": file.parents[1], "shard": file.parent, "file": file}[level]
+    outside = tmp_path / "outside"
+    linked.rename(outside)
+    for path in [outside, *outside.rglob("*")] if outside.is_dir() else [outside]:
+        if path.is_file():
+            path.write_bytes(path.read_bytes().replace(np.float32(1).tobytes(), np.float32(9).tobytes()))
+            os.utime(path, (1000, 1000))
+    before = tree(tmp_path / "outside") if outside.is_dir() else outside.read_bytes()
+    linked.symlink_to(outside)
+    small = DiskCache(tmp_path / "cache", limit=1000)
+    np.testing.assert_array_equal(small.features("r", photos, ones), ones(photos))
+    assert (tree(tmp_path / "outside") if outside.is_dir() else outside.read_bytes()) == before
+
+
+@pytest.mark.parametrize("key", ["../../../escaped", "/escaped", "a" * 300, "..", "ä/ö", "0" * 31])
+def test_a_key_that_is_no_hash_stays_inside(key: str, tmp_path: Path) -> None:
+    key = key.replace("/escaped", f"{tmp_path}/escaped") if key.startswith("/") else key
+    photo = Photo(key, lambda: np.full((30, 40, 3), 7, np.uint8))
+    for _ in range(2):
+        cache = DiskCache(tmp_path / "cache")
+        assert cache.features("r", [photo], brightness).tolist() == [[7, 1.5]]
+    assert (cache.hits, cache.misses) == (1, 0)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == files(cache)
+
+
+def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
+    cache, photos = DiskCache(tmp_path), Camera().photos(1)
+    cache.features("r", photos, brightness)
+    (file,) = files(cache)
+    file.unlink()
+    os.mkfifo(file)
+    np.testing.assert_array_equal(DiskCache(tmp_path).features("r", photos, brightness), brightness(photos))
+
+
+def test_a_warm_cache_can_be_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    camera = Camera()
+    photos = camera.photos(3)
+    expected = DiskCache(tmp_path).features("r", photos, brightness)
+    camera.taken.clear()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    for name in ("utime", "unlink", "mkdir", "replace"):
+        monkeypatch.setattr(os, name, refuse)
+    cache = DiskCache(tmp_path, limit=1)
+    np.testing.assert_array_equal(cache.features("r", photos, brightness), expected)
+    assert camera.taken == []

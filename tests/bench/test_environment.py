@@ -6,13 +6,22 @@ from pathlib import Path
 import pytest
 
 from dinosaur_ad.bench import environment
+from dinosaur_ad.errors import InputError
+
+MODULE = Path("src", "dinosaur_ad", "bench", "environment.py")
+
+
+@pytest.fixture(autouse=True)
+def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(environment.REVISION_VARIABLE, raising=False)
 
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "src").mkdir()
-    module = tmp_path / "src" / "environment.py"
+    module = tmp_path / MODULE
+    module.parent.mkdir(parents=True)
     module.write_text("one")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "dinosaur-ad"\n')
     for command in (
         ["init", "-q"],
         ["add", "-A"],
@@ -37,7 +46,7 @@ def test_the_revision_is_that_of_the_source(repository: Path) -> None:
 
 
 def test_changed_source_is_not_passed_off_as_the_commit(repository: Path) -> None:
-    (repository / "src" / "environment.py").write_text("two")
+    (repository / MODULE).write_text("two")
     assert environment.git_revision() == f"{head(repository)}+changes"
 
 
@@ -46,13 +55,53 @@ def test_a_worktree_has_a_revision_too(
 ) -> None:
     tree = tmp_path_factory.mktemp("tree") / "here"
     subprocess.run(["git", "worktree", "add", "-q", "-b", "other", str(tree)], cwd=repository, check=True)
-    monkeypatch.setattr(environment, "__file__", str(tree / "src" / "environment.py"))
+    monkeypatch.setattr(environment, "__file__", str(tree / MODULE))
     assert environment.git_revision() == head(repository)
 
 
 def test_no_repository_no_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "__file__", str(tmp_path / "environment.py"))
     assert environment.git_revision() is None
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".venv/lib/python3.11/site-packages/dinosaur_ad/bench/environment.py",
+        "src/other/bench/environment.py",
+        "vendor/src/dinosaur_ad/bench/environment.py",
+    ],
+)
+def test_the_commit_of_another_project_is_not_ours(
+    place: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even of our own repository: what is installed into an environment within it is not its source."""
+    (repository / place).parent.mkdir(parents=True)
+    (repository / place).write_text("installed")
+    monkeypatch.setattr(environment, "__file__", str(repository / place))
+    assert environment.git_revision() is None
+
+
+@pytest.mark.parametrize("project", ['[project]\nname = "other"\n', "not toml", "[project", "project = 1\n", None])
+def test_a_repository_that_does_not_say_that_it_is_ours_is_not(project: str | None, repository: Path) -> None:
+    file = repository / "pyproject.toml"
+    file.unlink() if project is None else file.write_text(project)
+    assert environment.git_revision() is None
+
+
+def test_a_copy_without_a_repository_can_be_told_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / MODULE))
+    monkeypatch.setenv(environment.REVISION_VARIABLE, "bf0b1bc")
+    assert environment.git_revision() == "bf0b1bc"
+    for wrong in ("main", "bf0b1b", "BF0B1BC0", "a" * 41, "bf0b1bc; rm"):
+        monkeypatch.setenv(environment.REVISION_VARIABLE, wrong)
+        with pytest.raises(InputError, match=r"DINOSAUR_REVISION.*7 to 40 hexadecimal"):
+            environment.git_revision()
+
+
+def test_what_is_given_does_not_overrule_the_repository(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(environment.REVISION_VARIABLE, "abcdef1")
+    assert environment.git_revision() == head(repository)
 
 
 def test_what_a_result_says_of_its_machine() -> None:

@@ -8,6 +8,7 @@ from statistics import correlation, fmean
 import pytest
 
 from dinosaur_ad.bench.paper import paper
+from dinosaur_ad.bench.provenance_figures import printed as printed_figures
 from dinosaur_ad.bench.storage import storage_rows
 
 SCENARIOS = ["mvtec-ad", "mvtec-loco", "mtd-color", "mtd-geo", "mtd-blur"]
@@ -114,3 +115,9 @@ def test_storage_follows_the_formula_for_mvtec_and_is_scaled_from_it_for_the_oth
 )
 def test_measured_methods_find_their_counterpart(measured: str, printed: str | None) -> None:
     assert paper().method_of(measured) == printed
+
+
+@pytest.mark.parametrize("measured", ["dne2", "dne2:original", "patchcore-mine", "dinosaurs", "iuf_new", "", ":paper"])
+def test_a_method_whose_name_only_begins_alike_gets_no_printed_numbers(measured: str) -> None:
+    assert paper().method_of(measured) is None
+    assert all(math.isnan(number) for number in printed_figures(measured, "mvtec-ad"))

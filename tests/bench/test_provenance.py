@@ -137,7 +137,8 @@ def test_a_longer_run_on_fewer_tasks_is_told_from_a_shorter_one_on_all(tmp_path:
 
 
 def test_failed_cells_are_listed(tmp_path: Path) -> None:
-    FailedCell("dne:original", "mtd-color", 3, "out of memory").save(open_place(str(tmp_path / "failed")))
+    place = open_place(str(tmp_path / "failed")).below("mtd-color/dne-original/seed-3")
+    FailedCell("dne:original", "mtd-color", 3, "out of memory").save(place)
     page = describe("dne", [stored(tmp_path, made())])
     assert "- dne:original on mtd-color, seed 3: out of memory" in page
     assert "out of memory" not in describe("ucad", [str(tmp_path)])

@@ -13,7 +13,7 @@ from dinosaur_ad.bench.metrics import final_average, fm_std, ranked_auroc
 from dinosaur_ad.bench.report.shortcuts import CONTROL, controls, likeness
 from dinosaur_ad.bench.results import CellResult, find_results
 from dinosaur_ad.bench.scenarios import open_scenario
-from dinosaur_ad.methods import list_methods
+from dinosaur_ad.methods import get_method, list_methods
 
 ROOT = Path(__file__).parents[2]
 RESULTS, APART = ROOT / "results" / "bench", ROOT / "results-apart"
@@ -147,7 +147,7 @@ def test_iuf_under_colour_drift_is_a_light_meter(cells: Cells) -> None:
         assert mean(cells, "mtd-color", method) > 0.64
 
 
-def test_ten_times_the_epochs_change_no_conclusion(cells: Cells, apart: Cells) -> None:
+def test_what_ten_times_the_epochs_gave_on_two_categories(cells: Cells, apart: Cells) -> None:
     def last_row(method: str) -> tuple[list[float], list[float]]:
         """After bottle and cable: 30 epochs, 300 epochs."""
         short, long = cells["mvtec-ad", method, 0], apart["mvtec-ad", f"{method}, 300 epochs", 0]
@@ -242,3 +242,8 @@ def test_results_belong_to_the_data_and_the_drift_of_this_version(scenario: str,
     stored = cells[scenario, "dinosaur:paper", 1].tasks
     opened = open_scenario(scenario, seed=1)
     assert [task["checksum"] for task in stored] == [task_checksum(task) for task in opened.tasks]
+
+
+def test_what_a_stored_result_says_of_its_method_is_what_the_method_says(cells: Cells) -> None:
+    for cell in cells.values():
+        assert cell.summary == get_method(cell.method).with_settings(cell.settings).summary, cell.name

@@ -37,7 +37,8 @@ def test_the_quick_suite_needs_torch_and_says_so_at_once(
     without(monkeypatch, "torch", "scipy", "transformers")
     argv = ["bench", "run", "--suite", "quick", "--out", str(tmp_path / "out")]
     sentence = (
-        "The method 'patchcore:vit' needs torch, which is not installed; install it with: pip install '.[bench]'."
+        "This run needs scipy and torch and transformers, which are not installed; install what the benchmark needs "
+        "with: pip install '.[bench]'."
     )
     assert_refused(capsys, argv, sentence, tmp_path)
 
@@ -47,7 +48,7 @@ def test_maps_need_scipy_even_where_the_method_does_not(
 ) -> None:
     without(monkeypatch, "scipy")
     argv = [*QUICK, "--out", str(tmp_path / "out")]
-    assert_refused(capsys, argv, "Measuring the maps of 'dinosaur' needs scipy, which is not installed", tmp_path)
+    assert_refused(capsys, argv, "This run needs scipy, which is not installed", tmp_path)
 
 
 @pytest.mark.parametrize("name", [name for name, spec in list_methods().items() if spec.method.needs])
@@ -56,7 +57,7 @@ def test_every_method_that_computes_with_torch_says_so(
 ) -> None:
     without(monkeypatch, "torch")
     argv = ["bench", "run", "--methods", name, "--scenarios", "synthetic-tiny", "--out", str(tmp_path / "out")]
-    assert_refused(capsys, argv, f"The method '{name}' needs torch", tmp_path)
+    assert_refused(capsys, argv, "This run needs torch, which is not installed", tmp_path)
 
 
 def test_which_methods_do_is_what_their_code_says() -> None:

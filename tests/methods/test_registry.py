@@ -93,3 +93,19 @@ def test_where_weights_lie_is_not_part_of_what_is_computed() -> None:
 def test_listing_methods_loads_no_torch() -> None:
     code = "import sys, dinosaur_ad.methods, dinosaur_ad.bench.runner; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_a_method_says_of_itself_is_true_of_its_settings() -> None:
+    assert get_method("patchcore").summary.startswith("frozen ResNet, ")
+    assert get_method("patchcore:vit").summary.startswith("frozen ViT, ")
+    assert "without averaging" in get_method("patchcore:vit-points").summary
+    (changed,) = choose_methods(["patchcore"], {"backbone": "dinov2s-focus", "replay": "20"})
+    assert changed.summary.startswith("frozen ViT, ")
+    assert "20 replayed images of each" in changed.summary
+    assert "50 replayed images" in choose_methods(["efficientad"], {"replay": "50"})[0].summary
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "a:b", "a b"])
+def test_a_name_that_cannot_be_a_folder_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="cannot be the name of a method"):
+        register(name, variants={"default": Config()}, summary="")

@@ -4,15 +4,20 @@ Everything is filed under the content key of its image and the recipe that made 
 another drift is another key, another encoder another recipe. One file an image, least recently used ones go first when
 the limit is reached. Several processes may share a cache: a file appears whole, and whoever finds one damaged or gone
 computes it again.
+
+All files are in a sub-folder of the given folder (:data:`OWN`), under names of one pattern. Nothing else is ever
+counted, read or removed: not what lies beside them, and nothing that a link leads to.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import stat
 import uuid
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -21,9 +26,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.bench.plain_files import read_plain
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.methods.contract import Floats, Photo
 from dinosaur_ad.methods.parts.held import Held
+
+OWN = "dinosaur-cache-1"
+"""The folder that is the cache's own; the number goes up when its files become others."""
 
 DEFAULT_LIMIT = 20 * 10**9
 # Bytes of prepared images held in memory for a GPU, which scores faster than files are read: all of a drift scenario.
@@ -33,12 +42,16 @@ COMPUTE_AT_ONCE = 256
 # Below the limit by this share after a clean-up, so that not every new file starts another.
 _ROOM = 0.1
 _CRC = 4
+# What the cache makes: a folder a recipe, in it a folder for the first two digits of a key, in it files.
+_RECIPE, _SHARD = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{2}")
+_FILE = re.compile(r"[0-9a-f]{32}\.bin|\.[0-9a-f]{32}\.tmp")
+_KEY = re.compile(r"[0-9a-f]{32}")
 
 Progress = Callable[[str, int, int], None]
 
 
 class DiskCache:
-    """A cache in a folder. ``limit`` is in bytes; ``progress`` hears ("encoding", done, total) as misses are made.
+    """A cache below a folder. ``limit`` is in bytes; ``progress`` hears ("encoding", done, total) as misses are made.
 
     Prepared images are also held in memory, up to ``memory`` bytes of them.
     """
@@ -46,7 +59,7 @@ class DiskCache:
     def __init__(
         self, folder: Path, limit: int = DEFAULT_LIMIT, progress: Progress | None = None, memory: int = 0
     ) -> None:
-        self.folder = folder
+        self.folder = folder / OWN
         self.limit = limit
         self._held = Held(memory)
         self.hits = self.misses = 0
@@ -101,36 +114,42 @@ class DiskCache:
 
     # --- files: a header line with the shape, the values, and their checksum ---
 
-    def _path(self, recipe: str, key: str) -> Path:
-        folder = hashlib.sha256(recipe.encode()).hexdigest()[:16]
-        return self.folder / folder / key[:2] / f"{key}.bin"
+    def _path(self, recipe: str, key: str) -> Path | None:
+        """Where a value is or would be; None where a link in place of one of the cache's folders leads elsewhere."""
+        name = key if _KEY.fullmatch(key) else hashlib.sha256(key.encode()).hexdigest()[:32]
+        shard = self.folder / hashlib.sha256(recipe.encode()).hexdigest()[:16] / name[:2]
+        if any(folder.is_symlink() for folder in (shard, shard.parent, self.folder)):
+            return None
+        return shard / f"{name}.bin"
 
     def _read(self, recipe: str, key: str, dtype: type, shape: tuple[int, ...] | None = None) -> NDArray[Any] | None:
         path = self._path(recipe, key)
+        if path is None:
+            return None
         try:
-            content = path.read_bytes()
+            content = read_plain(path)
             header, _, body = content.partition(b"\n")
             stored = tuple(int(side) for side in header.split())
             values, crc = body[:-_CRC], body[-_CRC:]
             if zlib.crc32(values).to_bytes(_CRC, "big") != crc or (shape is not None and stored != shape):
                 raise ValueError("damaged")
             array: NDArray[Any] = np.frombuffer(values, dtype).reshape(stored)
-        except FileNotFoundError:
+        except OSError:  # not there, not readable, or no file: the value is computed
             return None
-        except (OSError, ValueError):
+        except ValueError:
             with suppress(OSError):
                 path.unlink()
             return None
-        with suppress(OSError):
+        with suppress(OSError):  # a read-only cache works too, it only cannot tell what was used last
             os.utime(path)
         return array
 
     def _write(self, recipe: str, key: str, array: NDArray[Any]) -> None:
-        if self.limit <= 0:
+        path = self._path(recipe, key)
+        if self.limit <= 0 or path is None:
             return
         values = np.ascontiguousarray(array).tobytes()
         header = " ".join(map(str, array.shape)).encode() + b"\n"
-        path = self._path(recipe, key)
         temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
         # Renamed but not synced: what a power cut spoils, the checksum finds.
         try:
@@ -147,20 +166,33 @@ class DiskCache:
     def _make_room(self) -> None:
         if self._bytes is not None and self._bytes <= self.limit:
             return
-        files = sorted((entry for entry in map(_status, self.folder.rglob("*")) if entry), reverse=True)
+        files = sorted(_own_files(self.folder), reverse=True)
         self._bytes = sum(size for _, size, _ in files)
         allowed = self.limit if self._bytes <= self.limit else int(self.limit * (1 - _ROOM))
         while files and self._bytes > allowed:
             _, size, path = files.pop()  # the one longest unused
             with suppress(OSError):
-                path.unlink()
+                Path(path).unlink()
             self._bytes -= size
 
 
-def _status(path: Path) -> tuple[int, int, Path] | None:
-    """When a file was last used, its size, and the file; None for what is no file any more."""
+def _own_files(folder: Path) -> Iterator[tuple[int, int, str]]:
+    """The cache's files: when each was last used, its size, and its path. Links are not followed."""
+    if folder.is_symlink():
+        return
+    for recipe in _entries(os.fspath(folder), _RECIPE):
+        for shard in _entries(recipe.path, _SHARD) if recipe.is_dir(follow_symlinks=False) else ():
+            for file in _entries(shard.path, _FILE) if shard.is_dir(follow_symlinks=False) else ():
+                with suppress(OSError):
+                    status = file.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        yield status.st_mtime_ns, status.st_size, file.path
+
+
+def _entries(folder: str, names: re.Pattern[str]) -> list[os.DirEntry[str]]:
+    """What is in a folder under such a name; nothing where it cannot be listed."""
     try:
-        status = path.stat()
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if names.fullmatch(entry.name)]
     except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size, path) if path.is_file() else None
+        return []

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.checkpoints import Checkpoints, Row, clear_scratch, scratch_folder
+from dinosaur_ad.bench.checkpoints import Checkpoints, clear_scratch, scratch_folder
 from dinosaur_ad.bench.environment import environment, peak_device_bytes, peak_memory_bytes
+from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum, test_photos
 from dinosaur_ad.bench.metrics import ranked_auroc, task_tally, train_threshold
 from dinosaur_ad.bench.places import Place
 from dinosaur_ad.bench.results import FORMAT, RESULT, CellResult, TaskScores, cell_folder
+from dinosaur_ad.bench.rows import Row
 from dinosaur_ad.data.tasks import Scenario, Task
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Cache, Method, MethodChoice, NoCache, Scores, Workbench
@@ -64,14 +66,16 @@ def run_cell(
         _refuse_other(place, _identity(cell, scenario, method))
         if place.has(RESULT):
             say("already done")
-            return CellResult.load(place)
+            result = CellResult.load(place)
+            Checkpoints(place).clear()  # a run that was killed after its result was written has left them
+            return result
         return _live(cell, scenario, place, method, scratch, say)
 
 
 def _live(cell: Cell, scenario: Scenario, place: Place, method: Method, scratch: Path, say: Say) -> CellResult:
     """Learn and test the tasks that are not done yet, and write down the result."""
     checkpoints = Checkpoints(place)
-    rows = checkpoints.resume(method, say)
+    rows = checkpoints.resume(method, scenario.tasks, say)
     if rows:
         say(f"resuming after task {len(rows)} of {len(scenario.tasks)}")
     for index in range(len(rows), len(scenario.tasks)):
@@ -102,7 +106,7 @@ def _identity(cell: Cell, scenario: Scenario, method: Method) -> dict[str, Any]:
 def _refuse_other(place: Place, identity: dict[str, Any]) -> None:
     document = json.loads(json.dumps(identity))
     try:
-        stored = dict(json.loads(place.read(CELL)))
+        stored = read_document(place.read(CELL, LARGEST_DOCUMENT))
     except FileNotFoundError:
         if place.has(RESULT):
             raise OtherConfigurationError(
@@ -110,7 +114,7 @@ def _refuse_other(place: Place, identity: dict[str, Any]) -> None:
             ) from None
         place.write(CELL, json.dumps(identity, indent=1).encode())
         return
-    except (TypeError, ValueError) as error:
+    except (ValueError, OSError) as error:
         raise InputError(f"'{place}/{CELL}' is damaged; remove that folder and run the cell again.") from error
     different = _differences(stored, document)
     if different:
@@ -124,8 +128,9 @@ def _differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
     """What two configurations do not share, by name; of settings, which."""
     different = sorted(key for key in {**stored, **asked} if stored.get(key) != asked.get(key))
     if "settings" in different:
-        settings = _differences(dict(stored.get("settings") or {}), dict(asked.get("settings") or {}))
-        different[different.index("settings")] = f"settings {', '.join(settings)}"
+        before, now = stored.get("settings"), asked.get("settings")
+        if isinstance(before, dict) and isinstance(now, dict):
+            different[different.index("settings")] = f"settings {', '.join(_differences(before, now))}"
     return different
 
 
@@ -211,7 +216,7 @@ def _result(cell: Cell, scenario: Scenario, method: Method, rows: Sequence[Row])
     distinct = [entry for n, entry in enumerate(environments) if entry not in environments[:n]]
     return CellResult(
         method=cell.choice.name,
-        summary=cell.choice.spec.summary,
+        summary=cell.choice.summary,
         scenario=cell.scenario,
         seed=cell.seed,
         settings=cell.choice.config.identity(),

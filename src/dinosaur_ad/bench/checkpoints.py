@@ -8,66 +8,39 @@ done of the task after them lies in its scratch folder, and is its own business.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, manifest
 from dinosaur_ad.bench.places import LocalPlace, Place
-from dinosaur_ad.bench.results import DAMAGED_ARRAYS
+from dinosaur_ad.bench.plain_files import relative_parts
+from dinosaur_ad.bench.results import PARTIAL, SCRATCH
+from dinosaur_ad.bench.rows import Row, check_row
+from dinosaur_ad.bench.work_folders import work_folder
+from dinosaur_ad.data.tasks import Task
+from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.methods.contract import Method
 
 KEEP = 2
-_PARTIAL, _SCRATCH = "partial", "scratch"
-_MANIFEST = "manifest.json"
-
-
-@dataclass(frozen=True)
-class Row:
-    """What was found out after learning one task: arrays by name, and the rest."""
-
-    arrays: dict[str, NDArray[Any]]
-    notes: dict[str, Any]
-
-    def encode(self) -> bytes:
-        """As one file."""
-        buffer = io.BytesIO()
-        notes = np.frombuffer(json.dumps(self.notes).encode(), np.uint8)
-        np.savez_compressed(buffer, allow_pickle=False, notes=notes, **self.arrays)
-        return buffer.getvalue()
-
-    @classmethod
-    def decode(cls, content: bytes) -> Row:
-        """Read such a file; ValueError when it is damaged."""
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-                arrays = {key: stored[key] for key in stored.files}
-            return cls(arrays, json.loads(arrays.pop("notes").tobytes()))
-        except DAMAGED_ARRAYS as error:
-            raise ValueError(str(error)) from error
+_MANIFEST, _WORK = "manifest.json", "work"
 
 
 class Checkpoints:
     """The rows and states of one cell, in the folder where its result will be."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place.below(_PARTIAL)
+        self._place = place.below(PARTIAL)
 
     def keep(self, index: int, method: Method, row: Row) -> None:
         """File the method's state, then the row: the row says that both are there."""
         state = self._place.below(f"state-{index:03d}")
         hashes = {}
-        with tempfile.TemporaryDirectory(prefix="dinosaur-state-") as folder:
-            method.save(Path(folder))
-            for path in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
+        with work_folder(self._place, _WORK) as folder:
+            method.save(folder)
+            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
                 name, content = path.relative_to(folder).as_posix(), path.read_bytes()
                 hashes[name] = hashlib.sha256(content).hexdigest()
                 state.write(name, content)
@@ -76,9 +49,9 @@ class Checkpoints:
         if index >= KEEP:
             self._place.remove(f"state-{index - KEEP:03d}")
 
-    def resume(self, method: Method, say: Callable[[str], None]) -> list[Row]:
+    def resume(self, method: Method, tasks: Sequence[Task], say: Callable[[str], None]) -> list[Row]:
         """Bring ``method`` to the last good state and return the rows up to it; says what was damaged."""
-        rows = self._rows(say)
+        rows = self._rows(method, tasks, say)
         while rows:
             damage = self._restore(len(rows) - 1, method)
             if damage is None:
@@ -88,38 +61,46 @@ class Checkpoints:
         return []
 
     def clear(self) -> None:
-        """Remove everything; the result is there."""
-        self._place.remove("")
+        """Remove everything; the result is there, so what cannot be removed now is left to the next run."""
+        with suppress(OSError):
+            self._place.remove("")
 
-    def _rows(self, say: Callable[[str], None]) -> list[Row]:
+    def _rows(self, method: Method, tasks: Sequence[Task], say: Callable[[str], None]) -> list[Row]:
         rows: list[Row] = []
-        while True:
+        while len(rows) < len(tasks):
             try:
-                rows.append(Row.decode(self._place.read(f"row-{len(rows):03d}.npz")))
+                row = Row.decode(self._place.read(f"row-{len(rows):03d}.npz"))
+                check_row(row, len(rows), tasks, method)
             except FileNotFoundError:
-                return rows
-            except ValueError as error:
+                break
+            except (ValueError, OSError) as error:
                 say(f"the row of task {len(rows) + 1} is damaged ({error}); it is made again")
-                return rows
+                break
+            rows.append(row)
+        return rows
 
     def _restore(self, index: int, method: Method) -> str | None:
         """Load the state after task ``index``; returns what is wrong with it, if anything."""
         state = self._place.below(f"state-{index:03d}")
         try:
-            hashes = json.loads(state.read(_MANIFEST))
-            with tempfile.TemporaryDirectory(prefix="dinosaur-state-") as folder:
+            hashes = manifest(state.read(_MANIFEST, LARGEST_DOCUMENT))
+            with work_folder(self._place, _WORK) as folder:
                 for name, expected in hashes.items():
                     content = state.read(name)
                     if hashlib.sha256(content).hexdigest() != expected:
                         return f"{name} has changed"
-                    path = Path(folder) / name
+                    path = folder.joinpath(*relative_parts(name))
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(content)
-                method.load(Path(folder))
+                method.load(folder)
         except FileNotFoundError as error:
             return f"{Path(str(error.filename or error)).name} is missing"
+        except DinosaurError:
+            raise
         except ValueError as error:
             return f"the manifest cannot be read: {error}"
+        except Exception as error:  # whatever a method makes of files that it did not write
+            return f"{type(error).__name__}: {error}"
         return None
 
 
@@ -132,10 +113,10 @@ def scratch_folder(place: Place) -> Iterator[Path]:
     begins its task anew.
     """
     if isinstance(place, LocalPlace):
-        yield place.folder / _PARTIAL / _SCRATCH
+        yield place.path(f"{PARTIAL}/{SCRATCH}")
         return
-    with tempfile.TemporaryDirectory(prefix="dinosaur-scratch-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder) / _SCRATCH
+    with work_folder(place, SCRATCH) as folder:
+        yield folder / SCRATCH
 
 
 def clear_scratch(folder: Path) -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
+import tomllib
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from dinosaur_ad import __version__
+from dinosaur_ad.errors import InputError
+
+REVISION_VARIABLE = "DINOSAUR_REVISION"
+"""Says which commit the source is of where there is no repository to ask."""
 
 _PACKAGES = ("numpy", "onnxruntime", "pillow", "ray", "scipy", "torch", "transformers")
 
@@ -32,12 +38,43 @@ def environment(device: str) -> dict[str, Any]:
 
 
 def git_revision() -> str | None:
-    """The commit this source tree is at, if it is one, with ``+changes`` where git says that it was changed since."""
-    for folder in Path(__file__).resolve().parents:
-        if (folder / ".git").exists():
-            revision = _commit(folder / ".git")
-            return f"{revision}+changes" if revision and _changed(folder) else revision
-    return None
+    """The commit of this package's own source, with ``+changes`` where git says that it was changed since.
+
+    None where the source belongs to no repository of this project: installed into another project's environment, that
+    project's commit says nothing. Where there is no repository (a copy on a cluster's machine), ``DINOSAUR_REVISION``
+    can say which commit the copy is of; it is recorded as given.
+
+    :raises InputError: ``DINOSAUR_REVISION`` is not 7 to 40 hexadecimal digits.
+    """
+    root = _repository(Path(__file__).resolve())
+    if root is None:
+        return _given_revision()
+    revision = _commit(root / ".git")
+    return f"{revision}+changes" if revision and _changed(root) else revision
+
+
+def _repository(module: Path) -> Path | None:
+    """The root of the repository that ``module`` is source of: ``pyproject.toml`` names us, ``src`` holds this file."""
+    root = next((folder for folder in module.parents if (folder / ".git").exists()), None)
+    if root is None or module.parent.parent != root / "src" / "dinosaur_ad":
+        return None
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8")).get("project")
+    except (OSError, ValueError):
+        return None
+    return root if isinstance(project, dict) and project.get("name") == "dinosaur-ad" else None
+
+
+def _given_revision() -> str | None:
+    given = os.environ.get(REVISION_VARIABLE)
+    if not given:
+        return None
+    if not re.fullmatch(r"[0-9a-f]{7,40}(\+changes)?", given):
+        raise InputError(
+            f"{REVISION_VARIABLE} is '{given[:60]}', which is no revision; give the commit's 7 to 40 hexadecimal "
+            "digits, or unset it."
+        )
+    return given
 
 
 def _changed(folder: Path) -> bool:

@@ -159,6 +159,8 @@ def _refuse_others(place: Place, made_with: Mapping[str, Any], scenarios: Sequen
         if not (name.startswith(grid_file(made_with["preset"], "").removesuffix(".json")) and name.endswith(".json")):
             continue
         stored = ScenarioGrid.load(place, name)
+        if stored.preset != made_with["preset"]:  # one whose name only begins alike
+            continue
         wanted, found = common(made_with), stored.common()
         if name in files:
             wanted |= {"scenario": files[name].name, "data": _checksums(files[name])}

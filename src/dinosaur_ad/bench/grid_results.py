@@ -6,14 +6,27 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.bench.foreign import (
+    LARGEST_DOCUMENT,
+    listed,
+    maybe,
+    number,
+    plain_name,
+    read_document,
+    record,
+    scenario_name,
+    text,
+    whole,
+)
 from dinosaur_ad.bench.places import Place, open_place
-from dinosaur_ad.bench.results import cell_folder, is_grid
+from dinosaur_ad.bench.results import cell_folder, is_grid, result_files
 from dinosaur_ad.errors import InputError
 
 FORMAT, KIND = 1, "grid"
@@ -75,21 +88,55 @@ class ScenarioGrid:
     def load(cls, place: Place, name: str) -> ScenarioGrid:
         """Read such a file; the mean stored in it is not read but computed again."""
         try:
-            document = json.loads(place.read(name))
+            document = read_document(place.read(name, LARGEST_DOCUMENT))
             if document["format"] != FORMAT:
                 raise InputError(
-                    f"'{place}/{name}' is a grid of format {document['format']} from another version of dinosaur-ad; "
-                    "use that version."
+                    f"'{place}/{name}' is a grid of format {str(document['format'])[:20]} from another version of "
+                    "dinosaur-ad; use that version."
                 )
+            _check(document)
             grid = cls(**{entry.name: document[entry.name] for entry in fields(cls)})
             shape = (len(grid.ratios), len(grid.radii), len(grid.tasks))
             per_task = np.asarray(grid.per_task, np.float64)  # null becomes NaN
             if per_task.shape != shape or np.shape(grid.members) != (shape[0], shape[2]):
                 raise ValueError(f"{shape} values expected, {per_task.shape} found")
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"'{place}/{name}' is damaged ({error}); remove it and make it again.") from error
+        except (KeyError, ValueError, OSError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise InputError(f"'{place}/{name}' is damaged ({what}); remove it and make it again.") from error
+        if name.rpartition("/")[2] != grid_file(grid.preset, grid.scenario):
+            raise InputError(
+                f"'{place}/{name}' says that it is '{grid_file(grid.preset, grid.scenario)[:200]}'; give it that name, "
+                "or remove it."
+            )
         grid.per_task[:] = per_task.tolist()
         return grid
+
+
+def _check(document: Mapping[str, Any]) -> None:
+    """Every field of a grid's file; its shape is seen to afterwards."""
+    numbers, counts = partial(listed, check=number), partial(listed, check=whole)
+    record(
+        document,
+        {
+            "preset": plain_name,
+            "encoder": record,
+            "scenario": scenario_name,
+            "seed": whole,
+            "device": text,
+            "ratios": numbers,
+            "radii": counts,
+            "minimum": whole,
+            "members": partial(listed, check=counts),
+            "per_task": partial(listed, check=partial(listed, check=partial(listed, check=maybe(number)))),
+            "tasks": partial(listed, check=text),
+            "settings": record,
+            "data": partial(listed, check=text),
+            "environment": record,
+            "seconds": number,
+        },
+    )
+    if not all(document[axis] for axis in ("ratios", "radii", "tasks")):
+        raise ValueError("it has no values")
 
 
 @dataclass(frozen=True)
@@ -154,7 +201,7 @@ def load_grids(folders: Sequence[str]) -> list[GridResult]:
     alike: dict[str, dict[str, ScenarioGrid]] = {}
     for folder in folders:
         place = open_place(folder)
-        for name in place.list():
+        for name in result_files(place):
             if not is_grid(name):
                 continue
             grid = ScenarioGrid.load(place, name)

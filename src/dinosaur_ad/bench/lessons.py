@@ -1,32 +1,25 @@
 """From a scenario to what methods may see of it.
 
-Here, and nowhere else, samples lose their labels: a method gets :class:`~dinosaur_ad.methods.contract.Photo` and
-:class:`~dinosaur_ad.methods.contract.Lesson`, from which no label, no mask and no test image can be reached.
+Here, and nowhere else, samples lose their labels: a method gets :class:`~dinosaur_ad.methods.photo.Photo` and
+:class:`~dinosaur_ad.methods.contract.Lesson`, from which no path, label, mask or sample can be reached by walking them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.data.images import Pixels
-from dinosaur_ad.data.samples import DriftedSample, FileSample, Sample, read_drifted
+from dinosaur_ad.data.samples import Sample
 from dinosaur_ad.data.tasks import Scenario, Task
-from dinosaur_ad.data.transforms import Drift
 from dinosaur_ad.methods.contract import Lesson, Photo
 
 
 def photo(sample: Sample) -> Photo:
-    """The sample without its label: a name for its pixels and a way to get them.
-
-    A photo of a file knows the file's path and the drift, nothing else. A synthetic image is a function of what is
-    drawn, defect included, so there the photo has to hold the sample itself.
-    """
-    return Photo(sample.key(), _loader(sample))
+    """The sample without its label: a name for its pixels, and a loader that the photo itself does not hold."""
+    return Photo(sample.key(), sample.image)
 
 
 def lesson(scenario: Scenario, index: int) -> Lesson:
@@ -79,16 +72,3 @@ def task_checksum(task: Task) -> str:
 
 def _photos(samples: Sequence[Sample]) -> tuple[Photo, ...]:
     return tuple(photo(sample) for sample in samples)
-
-
-def _loader(sample: Sample) -> Callable[[], Pixels]:
-    # Not bound methods of samples: those carry the sample, with its label, in __self__.
-    if isinstance(sample, FileSample):
-        return partial(read_drifted, sample.path, sample.drift)
-    if isinstance(sample, DriftedSample):
-        return partial(_load_drifted, _loader(sample.sample), sample.drift)
-    return sample.image
-
-
-def _load_drifted(load: Callable[[], Pixels], drift: Drift) -> Pixels:
-    return drift.image(load())

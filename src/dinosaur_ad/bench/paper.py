@@ -115,12 +115,13 @@ class Paper:
     training: Mapping[str, Training]
 
     def method_of(self, measured: str) -> str | None:
-        """The key of the paper's method that a measured one is compared with, None when there is none.
+        """The key of the paper's method that a measured one is a variant of, None when there is none.
 
-        >>> paper().method_of("dinosaur:paper"), paper().method_of("patchcore:resnet18"), paper().method_of("mine")
+        >>> paper().method_of("dinosaur:paper"), paper().method_of("patchcore"), paper().method_of("dne2")
         ('dinosaur', 'patchcore', None)
         """
-        return next((key for key in self.methods if measured.startswith(key)), None)
+        name = measured.partition(":")[0]
+        return name if name in self.methods else None
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,25 @@
 """Where results are kept: a folder on this machine or on a shared disk, or any address that fsspec can open.
 
 Files are small trees of bytes. On a disk each is written whole or not at all; object stores promise that themselves.
+
+Results may come from strangers, so a place is a boundary: names that lead out of it are refused, and so are links in
+it. The place itself may be reached through a link.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
 from dinosaur_ad._atomic import TEMPORARY, write_atomic
+from dinosaur_ad.bench.plain_files import read_plain, relative_parts
 from dinosaur_ad.errors import InputError, install_advice
+
+LARGEST_FILE = 4 * 2**30
+"""Bytes; no file of a result is larger."""
 
 
 class Place(ABC):
@@ -21,8 +29,8 @@ class Place(ABC):
     def __str__(self) -> str: ...
 
     @abstractmethod
-    def read(self, name: str) -> bytes:
-        """The file's content; FileNotFoundError when there is none."""
+    def read(self, name: str, limit: int = LARGEST_FILE) -> bytes:
+        """The file's content; FileNotFoundError when there is none, ValueError when it is larger than ``limit``."""
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
@@ -40,6 +48,11 @@ class Place(ABC):
     def below(self, name: str) -> Place:
         """A folder in this one; it need not exist."""
 
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[str, ...]:
+        """The names of the folders that lead here, as far as they are known; the last is that of the place itself."""
+
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
         try:
@@ -50,44 +63,66 @@ class Place(ABC):
 
 
 class LocalPlace(Place):
-    """A folder on a disk."""
+    """A folder on a disk; ``root`` is the folder that nothing in it may lead out of, itself unless given."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, root: Path | None = None) -> None:
         self.folder = folder
+        self._root = folder if root is None else root
 
     def __str__(self) -> str:
         return str(self.folder)
 
-    def read(self, name: str) -> bytes:
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the folders that lead here."""
+        return Path(os.path.abspath(self.folder)).parts  # noqa: PTH100 - resolve() would follow links
+
+    def path(self, name: str = "") -> Path:
+        """Where a file or folder of that name is or would be.
+
+        :raises InputError: the name leads out of this place, or something on the way there is a link.
+        """
+        path = self.folder / Path(*_checked(self, name)) if name else self.folder
+        below = self._root
+        for part in path.relative_to(self._root).parts:
+            below /= part
+            if below.is_symlink():
+                raise InputError(
+                    f"'{below}' is a link, and results are read from and written to their own folder only; put there "
+                    "what it leads to, or remove it."
+                )
+        return path
+
+    def read(self, name: str, limit: int = LARGEST_FILE) -> bytes:
         """The file's content."""
-        return (self.folder / name).read_bytes()
+        return read_plain(self.path(name), limit)
 
     def write(self, name: str, content: bytes) -> None:
         """Write, wait for the disk, then rename."""
-        write_atomic(self.folder / name, content)
+        write_atomic(self.path(name), content)
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder."""
-        path = self.folder / name
+        path = self.path(name)
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
 
     def list(self) -> list[str]:
-        """All files but the remains of writes that were killed."""
+        """All files but the remains of writes that were killed; what is behind links to folders is not listed."""
         if not self.folder.is_dir():
             return []
-        files = (path for path in self.folder.rglob("*") if path.is_file() and not path.match(TEMPORARY))
+        files = (path for path in self.path().rglob("*") if path.is_file() and not path.match(TEMPORARY))
         return sorted(path.relative_to(self.folder).as_posix() for path in files)
 
     def below(self, name: str) -> LocalPlace:
         """A folder in this one."""
-        return LocalPlace(self.folder / name)
+        return LocalPlace(self.folder / Path(*_checked(self, name)), self._root)
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
-        return (self.folder / name).is_file()
+        return self.path(name).is_file()
 
 
 class RemotePlace(Place):
@@ -101,20 +136,29 @@ class RemotePlace(Place):
     def __str__(self) -> str:
         return self._address
 
-    def read(self, name: str) -> bytes:
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the prefixes that lead here."""
+        return tuple(part for part in self._root.split("/") if part)
+
+    def read(self, name: str, limit: int = LARGEST_FILE) -> bytes:
         """The object's content."""
-        content: bytes = self._filesystem.cat_file(f"{self._root}/{name}")
+        path = self._path(name)
+        size = self._filesystem.size(path)
+        if size is not None and size > limit:
+            raise ValueError(f"{name} has {size} bytes, more than the {limit} that are possible")
+        content: bytes = self._filesystem.cat_file(path)
         return content
 
     def write(self, name: str, content: bytes) -> None:
         """Put the object; stores show it only when it is whole."""
-        path = f"{self._root}/{name}"
+        path = self._path(name)
         self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         self._filesystem.pipe_file(path, content)
 
     def remove(self, name: str) -> None:
         """Remove an object or all below a prefix."""
-        path = f"{self._root}/{name}"
+        path = self._path(name) if name else self._root
         if self._filesystem.exists(path):
             self._filesystem.rm(path, recursive=True)
 
@@ -128,7 +172,20 @@ class RemotePlace(Place):
 
     def below(self, name: str) -> RemotePlace:
         """A prefix in this one."""
-        return RemotePlace(self._filesystem, f"{self._root}/{name}", f"{self._address}/{name}")
+        return RemotePlace(self._filesystem, self._path(name), f"{self._address}/{name}")
+
+    def _path(self, name: str) -> str:
+        return "/".join((self._root, *_checked(self, name)))
+
+
+def _checked(place: Place, name: str) -> tuple[str, ...]:
+    """The parts of a name that stays in its place."""
+    try:
+        return relative_parts(name)
+    except ValueError as error:
+        raise InputError(
+            f"A result in '{place}' names a file that it cannot have ({error}); it is not from this program: remove it."
+        ) from error
 
 
 def open_place(address: str | Path) -> Place:

@@ -6,8 +6,9 @@ Nothing here is an opinion about a method: every sentence compares stored number
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -83,21 +84,24 @@ def _from_records(name: str, run: Run) -> Iterator[str]:
     """What is telling in the records of the methods that are here."""
     records = run.records
     if name == "dne":
-        kept = [_ratio(_last(each.get("spread")), each.get("spread_before")) for each in records.values()]
+        kept = [_ratio(_last(each.get("spread")), _number(each.get("spread_before"))) for each in records.values()]
         yield from _if_finite(kept, "training leaves the embeddings {} of the spread they had before it")
-        tied = [each.get("tied_scores") for each in records.values()]
+        tied = [_number(each.get("tied_scores")) for each in records.values()]
         yield from _if_finite(tied, "a share of {} of the training scores tie")
     elif name == "iuf":
-        variety = [each.get("last_epoch", {}).get("variety") for each in records.values()]
+        ends = [each.get("last_epoch") for each in records.values()]
+        variety = [_number(end.get("variety")) for end in ends if isinstance(end, Mapping)]
         yield from _if_finite(
             variety, "between images, reconstructions of the last epoch differ by {} of what the reconstructed does"
         )
     elif name == "ucad":
-        moved = [_difference(each.get("last_loss"), each.get("first_loss")) for each in records.values()]
+        moved = [
+            _difference(*(_number(each.get(key)) for key in ("last_loss", "first_loss"))) for each in records.values()
+        ]
         yield from _if_finite(moved, "training moves the prompt's loss by {}")
     elif name == "efficientad":
         maps = ("mean_map_teacher_student", "mean_map_autoencoder_student")
-        ratio = [_ratio(*(each.get(key) for key in maps)) for each in records.values()]
+        ratio = [_ratio(*(_number(each.get(key)) for key in maps)) for each in records.values()]
         yield from _if_finite(ratio, "the map of the teacher is {} times that of the autoencoder")
 
 
@@ -109,8 +113,13 @@ def _if_finite(values: Sequence[float | None], sentence: str) -> Iterator[str]:
         yield sentence.format(middle if low == high else f"{middle} (tasks: {low} to {high})")
 
 
-def _last(values: Sequence[float | None] | None) -> float | None:
-    return values[-1] if values else None
+def _number(value: Any) -> float | None:
+    """A number of a record, which may hold anything."""
+    return value if isinstance(value, (int, float)) else None
+
+
+def _last(values: Any) -> float | None:
+    return _number(values[-1]) if isinstance(values, list) and values else None
 
 
 def _ratio(over: float | None, under: float | None) -> float | None:

@@ -88,8 +88,8 @@ def epochs_of(cell: CellResult) -> str:
     """How many epochs a task was trained for, as a range where tasks differ; empty where nothing is trained."""
     counts = []
     for record in task_records(cell).values():
-        if "epochs" in record:
-            counts.append(int(record["epochs"]))
+        if isinstance(record.get("epochs"), int):
+            counts.append(record["epochs"])
         elif isinstance(record.get("loss"), list):
             counts.append(len(record["loss"]))
     if not counts:

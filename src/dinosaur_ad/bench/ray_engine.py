@@ -136,10 +136,11 @@ def _work(order: _Order, ear: Any) -> _Answer:
     import ray
 
     said: list[Any] = []
+    prefix = order.prefix  # a method holds this voice, and the order knows where the data is
 
     def say(text: str) -> None:
         # Not waited for here: while a task waits, Ray lends its core to another cell.
-        said.append(ear.hear.remote(f"{order.prefix}: {text}"))
+        said.append(ear.hear.remote(f"{prefix}: {text}"))
 
     try:
         refuse_other_version(order.version)

@@ -3,6 +3,9 @@
 ``result.json`` says what was run, on what, with which outcome as T x T matrices; ``arrays.npz`` holds the scores of the
 final model image by image. A full result also has the scores after every earlier task, image names and the maps; the
 compact form, small enough to commit, has not.
+
+Results are exchanged, so what is read may come from a stranger: all of it is checked before it is used (see
+:mod:`~dinosaur_ad.bench.checked`), and it must lie in the folder that its method, scenario and seed have.
 """
 
 from __future__ import annotations
@@ -10,23 +13,25 @@ from __future__ import annotations
 import io
 import json
 import math
-import zlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.bench.checked import check_arrays, check_document
+from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, names_a_cell, read_arrays, read_document, text
 from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.errors import InputError
 
 FORMAT = 1
 RESULT, ARRAYS, ERROR = "result.json", "arrays.npz", "error.json"
 
-# All that NumPy is known to raise for a damaged .npz file, wherever the damage is.
-DAMAGED_ARRAYS = (ValueError, KeyError, EOFError, OSError, RuntimeError, BadZipFile, zlib.error)
+PARTIAL, SCRATCH = "partial", "scratch"
+"""The folder of what a cell has not finished yet, and in it that of its method; nothing in them is a result."""
+_UNFINISHED = re.compile(rf"(.*/)?{PARTIAL}/(state-\d+|work|{SCRATCH})/.*")
 
 Floats = NDArray[np.float64]
 
@@ -68,9 +73,13 @@ class FailedCell:
     def load(cls, place: Place) -> FailedCell:
         """Read the note."""
         try:
-            return cls(**json.loads(place.read(ERROR)))
-        except (TypeError, ValueError) as error:
+            document = read_document(place.read(ERROR, LARGEST_DOCUMENT))
+            names = names_a_cell(document)
+            failed = cls(*names, error=text(document["error"]), details=text(document.get("details", "")))
+        except (KeyError, ValueError, OSError) as error:
             raise InputError(f"'{place}/{ERROR}' is damaged; remove it and run that cell again.") from error
+        _refuse_other_folder(place, names)
+        return failed
 
 
 @dataclass(frozen=True)
@@ -127,31 +136,37 @@ class CellResult:
     def load(cls, place: Place) -> CellResult:
         """Read both files; a damaged or foreign one is refused with a sentence that names it."""
         try:
-            document = json.loads(place.read(RESULT))
+            document = read_document(place.read(RESULT, LARGEST_DOCUMENT))
             if document["format"] != FORMAT:
                 raise InputError(
-                    f"'{place}' was written in format {document['format']} by another version of dinosaur-ad; "
-                    "use that version."
+                    f"'{place}' was written in format {str(document['format'])[:20]} by another version of "
+                    "dinosaur-ad; use that version."
                 )
+            check_document(document)
             arrays = _read_arrays(place)
             plain = {key: document[key] for key in _PLAIN}
             matrices: dict[str, Any] = {key: _matrix(document[key]) for key in _MATRICES}
             matrices["nan_scores"] = np.asarray(document["nan_scores"], np.int64)
+            for index in range(len(document["tasks"])):
+                check_arrays(arrays, index, document["tasks"])
             final = [_from_arrays(arrays, index) for index in range(len(document["tasks"]))]
             pixel = plain["pixel"]
             plain["pixel"] = pixel and [
                 {key: math.nan if value is None else value for key, value in task.items()} for task in pixel
             ]
-            return cls(**plain, **matrices, final=final)
+            found = cls(**plain, **matrices, final=final)
         except FileNotFoundError as error:
             raise InputError(
                 f"'{place}' holds no whole result ({error.filename or error} is missing); remove that folder and run "
                 "the cell again."
             ) from error
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, OSError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise InputError(
-                f"The result in '{place}' is damaged ({error}); remove that folder and run the cell again."
+                f"The result in '{place}' is damaged ({what}); remove that folder and run the cell again."
             ) from error
+        _refuse_other_folder(place, (found.method, found.scenario, found.seed))
+        return found
 
 
 _PLAIN = (
@@ -172,6 +187,17 @@ def cell_folder(method: str, scenario: str, seed: int) -> str:
     return f"{f'{kind}-{last}' if colon else scenario}/{method.replace(':', '-')}/seed-{seed}"
 
 
+def _refuse_other_folder(place: Place, named: tuple[str, str, int]) -> None:
+    """A result lies where its cell would write it: what it says and where it is found cannot differ."""
+    expected = cell_folder(*named)
+    parts = tuple(expected.split("/"))
+    if place.parts[-len(parts) :] != parts:
+        raise InputError(
+            f"The result in '{place}' says that it belongs to a folder '{expected[:200]}'; put it into one of that "
+            "name, or remove it."
+        )
+
+
 def is_grid(name: str) -> bool:
     """Whether a file of that name is a grid of hyperparameters.
 
@@ -180,6 +206,11 @@ def is_grid(name: str) -> bool:
     """
     file = name.rpartition("/")[2]
     return file.startswith("grid-") and file.endswith(".json")
+
+
+def result_files(place: Place) -> list[str]:
+    """The names of all files below a place, without those of cells that are not finished."""
+    return [name for name in place.list() if not _UNFINISHED.fullmatch(name)]
 
 
 def find_results(folders: Sequence[str]) -> tuple[list[CellResult], list[FailedCell]]:
@@ -191,7 +222,7 @@ def find_results(folders: Sequence[str]) -> tuple[list[CellResult], list[FailedC
     failed: list[FailedCell] = []
     for folder in folders:
         place = open_place(folder)
-        names = place.list()
+        names = result_files(place)
         if not any(is_grid(name) or name.rpartition("/")[2] in (RESULT, ERROR) for name in names):
             absent = isinstance(place, LocalPlace) and not place.folder.is_dir()
             where = f"'{folder}', which is no folder" if absent else f"'{folder}'"
@@ -199,9 +230,9 @@ def find_results(folders: Sequence[str]) -> tuple[list[CellResult], list[FailedC
         for name in names:
             parent, _, file = name.rpartition("/")
             if file == RESULT:
-                finished.append(CellResult.load(place.below(parent)))
+                finished.append(CellResult.load(place.below(parent) if parent else place))
             elif file == ERROR:
-                failed.append(FailedCell.load(place.below(parent)))
+                failed.append(FailedCell.load(place.below(parent) if parent else place))
     return sorted(finished, key=_order), sorted(failed, key=_order)
 
 
@@ -223,13 +254,11 @@ def _to_arrays(final: Iterable[TaskScores], *, compact: bool) -> Iterator[tuple[
 
 
 def _read_arrays(place: Place) -> dict[str, NDArray[Any]]:
-    """The array file; whatever NumPy or zip finds wrong with it becomes a ValueError."""
-    content = place.read(ARRAYS)
+    """The array file; whatever is wrong with it becomes a ValueError that names it."""
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            return {key: stored[key] for key in stored.files}
-    except DAMAGED_ARRAYS as error:
-        raise ValueError(f"{ARRAYS} cannot be read") from error
+        return read_arrays(place.read(ARRAYS))
+    except ValueError as error:
+        raise ValueError(f"{ARRAYS}: {error}") from error
 
 
 def _from_arrays(arrays: Mapping[str, NDArray[Any]], index: int) -> TaskScores:

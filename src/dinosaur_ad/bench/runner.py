@@ -15,11 +15,12 @@ import filelock
 
 from dinosaur_ad.bench.cache import DEFAULT_LIMIT, GPU_MEMORY, DiskCache
 from dinosaur_ad.bench.cell import Cell, OtherConfigurationError, run_cell
+from dinosaur_ad.bench.environment import git_revision
 from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.bench.results import ERROR, RESULT, CellResult, FailedCell
 from dinosaur_ad.bench.scenarios import open_scenario
 from dinosaur_ad.encoders.weights import cache_home
-from dinosaur_ad.errors import DinosaurError, InputError
+from dinosaur_ad.errors import DinosaurError, InputError, install_command
 from dinosaur_ad.methods import choose_methods
 
 Say = Callable[[str], None]
@@ -63,7 +64,8 @@ def plan(
 
 
 def run_local(cells: Sequence[Cell], where: Surroundings, say: Say) -> tuple[list[CellResult], list[FailedCell]]:
-    """Run all cells in turn. Data that is not there is refused before the first one begins."""
+    """Run all cells in turn. Data or packages that are not there are refused before the first one begins."""
+    refuse_missing(cells)
     for cell in cells:
         open_scenario(cell.scenario, where.data, cell.seed)
     done: list[CellResult] = []
@@ -86,6 +88,7 @@ def run_one(cell: Cell, where: Surroundings, say: Say, *, patience: float = 0.0)
     place = open_place(where.out).below(cell.folder)
     with _alone(place, cell, patience):
         try:
+            refuse_missing([cell])
             scenario = open_scenario(cell.scenario, where.data, cell.seed)
             memory = 0 if cell.device == "cpu" else GPU_MEMORY
             cache = DiskCache(where.cache, where.cache_limit, _patient(say), memory)
@@ -101,6 +104,29 @@ def run_one(cell: Cell, where: Surroundings, say: Say, *, patience: float = 0.0)
             return failure
         place.remove(ERROR)
     return result
+
+
+def refuse_missing(cells: Sequence[Cell]) -> None:
+    """Refuse what could only fail after it has computed: packages that are not here, a revision that is none.
+
+    :raises InputError: it names all that is missing at once.
+    """
+    git_revision()
+    missing = sorted({name for cell in cells for name in _needed(cell) if util.find_spec(name) is None})
+    if missing:
+        raise InputError(
+            f"This run needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed; "
+            f"install what the benchmark needs with: {install_command('bench')}."
+        )
+
+
+def _needed(cell: Cell) -> Iterator[str]:
+    method = cell.choice.spec.method
+    yield from method.needs
+    if method.has_maps:  # pixel metrics tell regions apart with it
+        yield "scipy"
+    if cell.device != "cpu":
+        yield "torch"
 
 
 def prefixed(say: Say, prefix: str) -> Say:
@@ -140,8 +166,8 @@ def _alone(place: Place, cell: Cell, patience: float) -> Iterator[None]:
         with nullcontext():
             yield
         return
-    place.folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(place.folder / ".lock")
+    place.path().mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(place.path(".lock"))
     try:
         lock.acquire(timeout=patience)
     except filelock.Timeout as error:

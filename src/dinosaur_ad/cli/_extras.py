@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from dinosaur_ad.errors import InputError, install_advice
-
-if TYPE_CHECKING:
-    from dinosaur_ad.methods import Method
 
 EXTRAS = {
     **dict.fromkeys(("fsspec", "scipy", "torch", "transformers"), "bench"),
@@ -22,16 +17,6 @@ def require(package: str, who: str) -> None:
     """Refuse at once what would fail for a missing package after minutes of work."""
     if find_spec(package) is None:
         raise InputError(f"{who} needs {package}, which is not installed; {install_advice(EXTRAS[package])}.")
-
-
-def require_for(methods: Mapping[str, type[Method]]) -> None:
-    """Refuse methods of the benchmark that cannot be run, or whose maps cannot be measured."""
-    for name, method in methods.items():
-        for package in method.needs:
-            require(package, f"The method '{name}'")
-    for name, method in methods.items():
-        if method.has_maps:
-            require("scipy", f"Measuring the maps of '{name}'")
 
 
 def missing(error: ImportError) -> str:

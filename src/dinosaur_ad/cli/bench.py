@@ -21,7 +21,6 @@ from dinosaur_ad.cli._console import (
     show,
     table,
 )
-from dinosaur_ad.cli._extras import require_for
 from dinosaur_ad.cli._parser import Subparsers, add_verb
 from dinosaur_ad.errors import InputError
 
@@ -121,8 +120,6 @@ def _run(arguments: argparse.Namespace) -> int:
     where = bench_options.surroundings(arguments)
     load_plugins(arguments.load)
     cells = _cells(arguments)
-    if arguments.engine == "local":  # the machines of a cluster have to have it, and not this one
-        require_for({cell.choice.name: cell.choice.spec.method for cell in cells})
     _say_what_is_partial(cells, where.data)
     with bench_options.resumable():
         if arguments.engine == "ray":

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 def write_tables(folders: Sequence[str], out: Path | None, data: Path | None) -> None:
     """Write the report of all results below ``folders`` and print where it is."""
+    from dinosaur_ad.bench.places import LocalPlace
     from dinosaur_ad.bench.report import write_report
     from dinosaur_ad.bench.results import find_results
 
     finished, failed = find_results(folders)
     first = folders[0]
-    out = out or (Path("runs", "report") if "://" in first else Path(first) / "report")
+    out = out or (Path("runs", "report") if "://" in first else LocalPlace(Path(first)).path("report"))
     files = write_report(finished, out, failed=failed, data=data, folders=folders)
     for path in (files.html, files.markdown, files.latex):
         show(str(path))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cache
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ PIXELS_VERSION = "pixels-1"
 """Raise the number when the same file, drift or synthetic product begins to give other pixels."""
 
 KEY_DIGITS = 32
+
+_HASHES: dict[tuple[str, int, int], str] = {}
 
 
 def make_key(*parts: Any) -> str:
@@ -37,13 +39,11 @@ def file_sha256(path: Path) -> str:
     """
     try:
         status = path.stat()
-        return _read_sha256(path, status.st_size, status.st_mtime_ns)
+        # Under a hash of the path: what lives as long as the process must not list the files of a test set.
+        known = (hashlib.sha256(os.fsencode(path)).hexdigest(), status.st_size, status.st_mtime_ns)
+        if known not in _HASHES:
+            with path.open("rb") as file:
+                _HASHES[known] = hashlib.file_digest(file, "sha256").hexdigest()
+        return _HASHES[known]
     except OSError as error:
         raise InputError(f"'{path}' cannot be read ({error.strerror}); check the path.") from error
-
-
-@cache
-def _read_sha256(path: Path, size: int, modified_ns: int) -> str:
-    # Size and time are not used here: they are in the cache's key, so that a changed file is read again.
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

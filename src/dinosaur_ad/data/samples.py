@@ -101,7 +101,8 @@ class FileSample:
 
     def image(self) -> Pixels:
         """The pixels after drift: uint8 (H, W, 3)."""
-        return read_drifted(self.path, self.drift)
+        pixels = read_image(self.path)
+        return pixels if self.drift is None else self.drift.image(pixels)
 
     def mask(self) -> Mask | None:
         """Where the defect is after drift: bool (H, W), or None when unknown."""
@@ -204,12 +205,6 @@ class DriftedSample:
     def key(self) -> str:
         """From the sample's key and the drift."""
         return make_key("drifted", self.sample.key(), self.drift.params())
-
-
-def read_drifted(path: Path, drift: Drift | None) -> Pixels:
-    """An image file after drift: uint8 (H, W, 3)."""
-    pixels = read_image(path)
-    return pixels if drift is None else drift.image(pixels)
 
 
 def move_regions(regions: Regions, drift: Drift) -> Regions:

@@ -1,8 +1,9 @@
 """What the benchmark asks of a method, and all that a method ever gets to see.
 
 A method learns tasks one after another (:class:`Lesson`: normal images and nothing else) and scores images
-(:class:`Photo`: pixels and nothing else). Neither type holds a label, a mask or a test image: what a method must not
-know is out of its reach, not merely unasked for.
+(:class:`~dinosaur_ad.methods.photo.Photo`: pixels and a name for them). By walking these objects no label, mask, path
+or sample can be reached, so that none is used by accident; code that looks for them elsewhere on purpose is not kept
+from it.
 
 Adding one: a file in this folder with a frozen configuration and a subclass of :class:`Method` under
 :func:`~dinosaur_ad.methods.registry.register`. See docs/adding-a-method.md.
@@ -19,26 +20,24 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.data.images import Pixels
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods.photo import Photo
+
+__all__ = [
+    "Cache",
+    "Config",
+    "Floats",
+    "Lesson",
+    "Method",
+    "NoCache",
+    "Parameters",
+    "Photo",
+    "Scores",
+    "Workbench",
+]
 
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Photo:
-    """An image as a method may see it.
-
-    ``key`` names the pixels: equal keys, equal pixels, whatever file or drift they come from.
-    """
-
-    key: str
-    load: Callable[[], Pixels] = field(repr=False, compare=False)
-
-    def pixels(self) -> Pixels:
-        """The image: uint8 (H, W, 3), read or drawn now."""
-        return self.load()
 
 
 @dataclass(frozen=True)
@@ -171,14 +170,19 @@ class Method(ABC):
     """
 
     has_maps: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ()
-    """Packages that it computes with and that do not come with the run time, such as ``torch``."""
     routes: ClassVar[bool] = False
     """Whether it chooses a task for each image; if so, :meth:`score` can also be told the task."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Modules beyond the package's own dependencies, so that a run can say what is missing before it begins."""
 
     def __init__(self, config: Any, workbench: Workbench) -> None:
         self.config = config
         self.workbench = workbench
+
+    @classmethod
+    def summary_with(cls, config: Any) -> str | None:
+        """One line about the method with these settings, where the registered line would not be true of all."""
+        return None
 
     @abstractmethod
     def learn(self, lesson: Lesson) -> None:

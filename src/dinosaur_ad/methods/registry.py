@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -46,6 +47,11 @@ class MethodChoice:
         """As on the command line: ``dinosaur`` or ``dinosaur:paper``."""
         return self.spec.name if self.variant == DEFAULT_VARIANT else f"{self.spec.name}:{self.variant}"
 
+    @property
+    def summary(self) -> str:
+        """One line about the method with these settings, in its own words."""
+        return self.spec.method.summary_with(self.config) or self.spec.summary
+
     def build(self, workbench: Workbench) -> Method:
         """A new instance that has learned nothing yet."""
         return self.spec.method(self.config, workbench)
@@ -72,7 +78,14 @@ def register(
     tiny: Mapping[str, Any] | None = None,
     tiny_variants: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[type[Method]], type[Method]]:
-    """Class decorator: make a method available by name. ``variants`` has at least ``"default"``."""
+    """Class decorator: make a method available by name. ``variants`` has at least ``"default"``.
+
+    ``summary`` is one line about the method; :meth:`Method.summary_with` where it depends on the settings. Names are
+    letters, digits and ``_.+-``, because results are filed under them.
+    """
+    for word in (name, *variants):
+        if not re.fullmatch(r"\w[\w.+-]{0,99}", word):
+            raise InputError(f"'{word[:60]}' cannot be the name of a method or variant; use letters, digits, _.+-.")
     if name in _REGISTRY:
         raise InputError(f"A method named '{name}' is registered already; choose another name.")
     if DEFAULT_VARIANT not in variants:
@@ -80,7 +93,14 @@ def register(
 
     def keep(method: type[Method]) -> type[Method]:
         _REGISTRY[name] = MethodSpec(
-            name, method, dict(variants), summary, replay, control, dict(tiny or {}), dict(tiny_variants or {})
+            name,
+            method,
+            dict(variants),
+            summary,
+            replay,
+            control,
+            dict(tiny or {}),
+            dict(tiny_variants or {}),
         )
         return method
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from dinosaur_ad.bench.lessons import task_checksum
 from dinosaur_ad.bench.metrics import upsample
 from dinosaur_ad.bench.report.numbers import alarm_thresholds, threshold_words
 from dinosaur_ad.bench.results import CellResult, TaskScores
-from dinosaur_ad.bench.scenarios import open_scenario
+from dinosaur_ad.bench.scenarios import FOLDER_PREFIX, open_scenario
 from dinosaur_ad.data.images import Pixels
-from dinosaur_ad.data.tasks import Sample
+from dinosaur_ad.data.tasks import Sample, Scenario
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.report.html import Html, element, image, join
 from dinosaur_ad.visual import FAR, colours, outline
@@ -52,6 +53,7 @@ def gallery(cell: CellResult, data: Path | None) -> Html:
         return element("p", why, class_="lead")
     try:
         scenario = open_scenario(cell.scenario, data, cell.seed)
+        _refuse_strange_folder(cell, scenario)
         samples = {task.name: {sample.name: sample for sample in task.test} for task in scenario.tasks}
         cards = [
             card
@@ -68,6 +70,13 @@ def gallery(cell: CellResult, data: Path | None) -> Html:
         f"{threshold_words(cell)}, magenta far beyond; the true defect is outlined in cyan." + some_tasks(cell)
     )
     return join((element("p", lead, class_="lead"), element("div", *cards, class_="gallery small")))
+
+
+def _refuse_strange_folder(cell: CellResult, scenario: Scenario) -> None:
+    """A result names a folder by its path, and a stranger's could name any: only the very images it is of are shown."""
+    known = [task["checksum"] for task in cell.tasks]
+    if cell.scenario.startswith(FOLDER_PREFIX) and known != [task_checksum(task) for task in scenario.tasks]:
+        raise InputError(f"The images in '{cell.scenario[:200]}' are not those that this result was made with.")
 
 
 def some_tasks(cell: CellResult) -> str:

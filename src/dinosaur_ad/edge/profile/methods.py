@@ -256,6 +256,7 @@ class ContractSubject:
 
 def _photo(path: Path) -> Photo:
     from dinosaur_ad.data.images import read_image
+    from dinosaur_ad.data.keys import make_key
     from dinosaur_ad.methods import Photo
 
-    return Photo(str(path), partial(read_image, path))
+    return Photo(make_key("profile", str(path)), partial(read_image, path))

@@ -173,7 +173,7 @@ ORIGINAL = DNEConfig(
 class DNE(Method):
     """The network, what is kept of each task, and the distribution made of it."""
 
-    needs = ("torch",)
+    needs = ("torch", "transformers")
     has_maps = False
     config: DNEConfig
 

@@ -135,7 +135,7 @@ class EfficientADConfig(Config):
             slow_end=True,
         ),
     },
-    summary="student and autoencoder imitate a distilled teacher, one model for all tasks, 100 replayed images of each",
+    summary="student and autoencoder imitate a distilled teacher, one model for all tasks, replayed images",
     replay=True,
     tiny={
         **{"teacher": pdn.RANDOM, "channels": 8, "pdn_widths": (8, 8), "ae_widths": (4, 8), "size": 64},
@@ -154,6 +154,15 @@ class EfficientAD(Method):
         self._tasks: list[dict[str, Any]] = []
         self._quantiles_BQ: torch.Tensor | None = None
         self._threshold = 0.0
+
+    @classmethod
+    def summary_with(cls, config: EfficientADConfig) -> str:
+        """How much is replayed."""
+        scope = "each" if config.replay_per == "task" else "all together"
+        return (
+            "student and autoencoder imitate a distilled teacher, one model for all tasks, "
+            f"{config.replay} replayed images of {scope}"
+        )
 
     def learn(self, lesson: Lesson) -> None:
         """Train student and autoencoder on ``lesson.rehearse`` with the teacher's statistics of these images."""

@@ -6,7 +6,8 @@ second task on, gradients are damped along the directions that earlier tasks use
 values. An image is as anomalous as its reconstruction is wrong. No images are kept, nothing is routed.
 
 The paper's IUF and the published one share the idea and little else, so both are here. ``default`` is the paper's,
-``as-published`` the same as its authors' code has it; ``original`` is IUF as its own authors published it.
+``as-published`` the same as its authors' code has it; ``original`` is the network of IUF's own authors, with what is
+listed below as fixed and as different.
 
 | | original (Tang et al. 2024) | paper (this benchmark) | ours |
 |---|---|---|---|
@@ -19,7 +20,8 @@ The paper's IUF and the published one share the idea and little else, so both ar
 | damped updates | rows of 8 layers, log(k+1)/log(256) | encoder, decoder, last axis 64, log k | log k / log 64 |
 | held near the old | 5 % old weights mixed in after every step | gradient + 0.5 (theta - old) | as each |
 | optimiser | AdamW 1e-4, then SGD rate 1; clip 0.1; batch 24-30 | Adam 7.5e-4, batch 12 | as each |
-| epochs | configurations end at 1600 to 2100 | 300 a task | 300 a task |
+| rate over time | a tenth every 800 epochs (StepLR) | not said | constant |
+| epochs | configurations end at 500 to 4500 | 300 a task | 300 a task |
 | noise | Gaussian on the features, scale 20; dropout 0.1 | none | as each |
 | map | length of the difference of the features | not said; code: mean abs. error of pixels | as each |
 | image score | mean, spread, or largest 16x16 mean | largest patch; code: sum of all errors | setting |

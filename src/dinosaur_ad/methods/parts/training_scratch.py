@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ FORMAT = 1
 POSITION = "position.json"
 # Bytes of tensors that are copied to the CPU and encoded at once; one larger tensor is a file of its own.
 SHARD = 2**30
+_TENSORS = re.compile(r"[0-9a-f]{32}\.safetensors")
 
 
 class Scratch:
@@ -54,6 +56,8 @@ class Scratch:
 
     def load(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
         """The tensors (on the CPU) and notes of the same training; None when there is none that can be believed."""
+        from safetensors import SafetensorError
+
         try:
             document = json.loads((self.folder / POSITION).read_bytes())
             body = document["body"]
@@ -67,7 +71,7 @@ class Scratch:
             if Path(str(error.filename)).name == POSITION:
                 return None
             self._say(f"the half-done training in '{self.folder}' lacks a file; it begins anew")
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
             self._say(f"the half-done training in '{self.folder}' is damaged ({error}); it begins anew")
         return None
 
@@ -76,7 +80,10 @@ class Scratch:
 
         tensors: dict[str, torch.Tensor] = {}
         for name, expected in hashes.items():
-            content = (self.folder / name).read_bytes()
+            path = self.folder / name
+            if not _TENSORS.fullmatch(name) or path.is_symlink():  # the folder may be a stranger's
+                raise ValueError("a file of tensors has a name that is not ours, or is a link")
+            content = path.read_bytes()
             if hashlib.sha256(content).hexdigest() != expected:
                 raise ValueError("a file of tensors has changed")
             tensors |= load(content)

@@ -53,6 +53,7 @@ import numpy as np
 
 from dinosaur_ad.core.coreset import coreset_size, greedy_coreset
 from dinosaur_ad.data.stream import batched
+from dinosaur_ad.encoders import ResNetSpec, get_spec
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.parts.flat_memory import FlatMemory, remember
@@ -110,7 +111,7 @@ class PatchCoreConfig(Config):
         "vit": PatchCoreConfig(backbone="dinov2s-focus"),
         "vit-points": PatchCoreConfig(backbone="dinov2s-focus", average=1),
     },
-    summary="frozen ResNet, one flat coreset memory for all tasks, 100 replayed images of each; nothing is trained",
+    summary="frozen network, one flat coreset memory for all tasks, replayed images; nothing is trained",
     replay=True,
     tiny={"backbone": "tiny-resnet", "size": 64, "dim": 16, "minimum": 50},
     tiny_variants={name: {"backbone": "tiny-dinov2", "layers": (0, 2), "size": 70} for name in ("vit", "vit-points")},
@@ -136,6 +137,17 @@ class PatchCore(Method):
         self._tasks: list[str] = []
         self._memory: FlatMemory | None = None
         self._threshold = 0.0
+
+    @classmethod
+    def summary_with(cls, config: PatchCoreConfig) -> str:
+        """Which kind of network, and how much is replayed."""
+        network = "ResNet" if isinstance(get_spec(config.backbone), ResNetSpec) else "ViT"
+        points = "" if config.average > 1 else " without averaging"
+        scope = "each" if config.replay_per == "task" else "all together"
+        return (
+            f"frozen {network}{points}, one flat coreset memory for all tasks, {config.replay} replayed images of "
+            f"{scope}; nothing is trained"
+        )
 
     def learn(self, lesson: Lesson) -> None:
         """Keep a coreset of the old memory and of all patches of ``lesson.rehearse``, and set the threshold."""

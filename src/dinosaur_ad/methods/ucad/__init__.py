@@ -154,7 +154,7 @@ class UCADConfig(Config):
 class UCAD(Method):
     """Prompts, keys and knowledge of all tasks."""
 
-    needs = ("torch",)
+    needs = ("torch", "transformers")
     routes = True
     config: UCADConfig
 
