@@ -37,7 +37,7 @@ def test_the_quick_suite_needs_torch_and_says_so_at_once(
     without(monkeypatch, "torch", "scipy", "transformers")
     argv = ["bench", "run", "--suite", "quick", "--out", str(tmp_path / "out")]
     sentence = (
-        "This run needs scipy and torch and transformers, which are not installed; install what the benchmark needs "
+        "This run needs scipy and torch, which are not installed; install what the benchmark needs "
         "with: pip install '.[bench]'."
     )
     assert_refused(capsys, argv, sentence, tmp_path)
