@@ -27,9 +27,10 @@ from benchmarks.bank_chart import svg
 from benchmarks.bank_tables import GROUPS, section
 from benchmarks.measure import in_turns
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.banks.bank import Bank, Draft, alarm_threshold
+from dinosaur_ad.banks.bank import Bank, Draft
 from dinosaur_ad.banks.budget import Form
 from dinosaur_ad.banks.kept import Kept
+from dinosaur_ad.banks.verdict import alarm_threshold
 from dinosaur_ad.core.features import combine_blocks
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.core.pooling import pool

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import dinosaur_ad  # noqa: F401 - before any run time that a test imports: it switches their telemetry off
+
 PATIENCE = 400
 """Seconds that all tests of a module on the cluster may take; many times what they need."""
 

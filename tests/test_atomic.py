@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dinosaur_ad import _atomic
-from dinosaur_ad._atomic import UnconfirmedError, remove_atomic, sha256_file, write_atomic
+from dinosaur_ad._atomic import UnconfirmedError, move_atomic, remove_atomic, sha256_file, write_atomic
 
 
 def refuse_folders(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,3 +76,22 @@ def test_examples_in_the_docstrings_run() -> None:
     results = doctest.testmod(_atomic)
     assert results.attempted > 0
     assert results.failed == 0
+
+
+def test_a_distinct_file_has_a_time_of_its_own_whatever_the_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_atomic.time, "time_ns", lambda: 10**18)
+    times = set()
+    for _ in range(20):
+        write_atomic(tmp_path / "file", b"x", distinct=True)
+        times.add((tmp_path / "file").stat().st_mtime_ns)
+    assert len(times) == 20
+    assert {time // 10**9 for time in times} == {10**9}
+
+
+def test_a_moved_file_has_its_new_name_only(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"x")
+    (tmp_path / "new").write_bytes(b"y")
+    move_atomic(tmp_path / "old", tmp_path / "new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("new", b"x")]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dinosaur_ad import _telemetry as _telemetry  # first: it switches off what others would send
+
 __version__ = "0.1.0"
 __all__ = ["PRESETS", "Dinosaur", "DinosaurError", "Inspection", "Preset", "load_encoder"]
 

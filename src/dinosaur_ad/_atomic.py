@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import secrets
+import time
 import uuid
 from contextlib import suppress
 from itertools import takewhile
@@ -21,8 +23,11 @@ class UnconfirmedError(OSError):
     """The change was made, but the disk did not confirm it: it may not survive a power cut."""
 
 
-def write_atomic(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes, *, distinct: bool = False) -> None:
     """Write a file, and the folders it needs, so that a crash at any moment leaves the old file or the new one.
+
+    ``distinct`` gives it a time of change that no file before it had, for those who watch it: the clock may stand still
+    between two changes or be set back, and the system gives the number of a removed file to the next one.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "results" / "demo.json"
@@ -31,19 +36,32 @@ def write_atomic(path: Path, content: bytes) -> None:
     b'{}'
     """
     make_folder(path.parent)
-    # Not named after the file, whose name may already be as long as the system allows.
-    temporary = path.with_name(TEMPORARY.replace("*", uuid.uuid4().hex))
+    temporary = temporary_name(path.parent)
     try:
         with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if distinct:
+            moment = time.time_ns() // 10**9 * 10**9 + secrets.randbelow(10**9)
+            os.utime(temporary, ns=(moment, moment))
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
     _confirm(path.parent)
+
+
+def temporary_name(folder: Path) -> Path:
+    """A new name for a file that will be renamed; not after its final name, which may be as long as is allowed."""
+    return folder / TEMPORARY.replace("*", uuid.uuid4().hex)
+
+
+def move_atomic(path: Path, target: Path) -> None:
+    """Give a file another name in its folder, at once and for good; needs no space on the disk."""
+    path.replace(target)
+    _confirm(target.parent)
 
 
 def remove_atomic(path: Path) -> None:

@@ -7,24 +7,33 @@ Every step is a function of :mod:`dinosaur_ad.core`; what is kept between calls 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.banks import Answers, Banks, most_normal
-from dinosaur_ad.banks.bank import Bank, Draft, alarm_threshold
+from dinosaur_ad.banks import Answers, AskAgainError, Banks, most_normal
+from dinosaur_ad.banks.bank import Bank, Draft
 from dinosaur_ad.banks.budget import check_precision
+from dinosaur_ad.banks.files import read_bank
 from dinosaur_ad.banks.shrink import Budgets, shrink
+from dinosaur_ad.banks.verdict import NOT_READY, alarm_threshold, check_rate, judge, why_not_ready
 from dinosaur_ad.core.calibration import p_values
 from dinosaur_ad.core.features import combine_blocks, describe
+from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.data.digest import digest
+from dinosaur_ad.data.foreign import foreign_pictures
+from dinosaur_ad.data.printing import name_of
 from dinosaur_ad.data.stream import Images, batched, stream_images, timed
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, Tokens, load_encoder
-from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.groups import Group, prepared_groups
+from dinosaur_ad.errors import DinosaurError, InputError, StoreError
+from dinosaur_ad.groups import Group, Seen, prepared_groups
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
 from dinosaur_ad.presets import Preset, get_preset
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
@@ -37,6 +46,15 @@ LEARN_AT_ONCE = 1024
 INSPECT_AT_ONCE = 16
 # What a task's manifest says of the encoder that taught it.
 MADE_BY = ("encoder", "fingerprint", "provider", "precision", "fallback")
+
+
+class Features(NamedTuple):
+    """A normal image as a task learns it: its name, patches (H, W, C), descriptor (C') and digest."""
+
+    name: str
+    patches_HWC: Floats
+    descriptor_C: Floats
+    digest: str
 
 
 class Dinosaur:
@@ -107,10 +125,14 @@ class Dinosaur:
             "export": export,
         }
         self._encoder: Encoder | None = None
+        self._foreign: Floats | None = None
+        self._foreign_scores: dict[str, Floats] = {}
         self.seed = int(header.get("seed", seed))
         self._banks = Banks(self.preset, cache_bytes, threads=threads)
         self._bank_precision = check_precision(bank_precision)
         self._budgets = Budgets(budget, store_budget)
+        self.waiting: Callable[[str], None] | None = None
+        """Called with a sentence when teaching has to wait for somebody else who teaches the same task."""
         if isinstance(encoder, Encoder):
             self._encoder = self._checked(encoder)
 
@@ -165,13 +187,21 @@ class Dinosaur:
         return self._store
 
     def tasks(self) -> list[TaskRecord]:
-        """What has been taught, oldest first."""
-        return [self._store.record(name) for name in self._store.names()] if self._store else []
+        """What has been taught and can be read, oldest first; :meth:`damaged` has the others."""
+        return list(self._store.snapshot().records.values()) if self._store else []
+
+    def damaged(self) -> dict[str, str]:
+        """The tasks that cannot be read, each with a sentence that says why; they are left out of inspecting.
+
+        A bank is read when an image first asks for it, so one may turn out to be damaged only then.
+        """
+        return dict(self._banks.view(self._store).left_out) if self._store else {}
 
     def threshold(self, name: str, false_alarms: float | None = None) -> float:
         """The score above which an image of that task is called anomalous; needs no encoder."""
-        scores = self.store.arrays(self._existing(name), "bank")["scores"]
-        return alarm_threshold(self.preset, scores, self.preset.false_alarms if false_alarms is None else false_alarms)
+        rate = check_rate(self.preset.false_alarms if false_alarms is None else false_alarms)
+        record = self._existing(name)
+        return alarm_threshold(self.preset, read_bank(self.store, record)[0]["scores"], rate)
 
     # --- teaching ---
 
@@ -193,28 +223,34 @@ class Dinosaur:
         check_task_name(name)
         if self._store:
             self._refuse_conflict(name, replace)
-        draft = Draft(
-            self.preset,
-            self.seed,
-            self.preset.calibration if held_out is None else "held-out",
-            precision=self._bank_precision,
-            **self._budgets.limits(self._store, name),
-        )
-        return self._teach(name, images, draft, "learn", progress, replaces=replace, held_out=held_out)
+
+        def begin() -> tuple[Draft, None]:
+            limits = self._budgets.limits(self._store, name)
+            kind = self.preset.calibration if held_out is None else "held-out"
+            return Draft(self.preset, self.seed, kind, precision=self._bank_precision, **limits), None
+
+        return self._teach(name, images, begin, "learn", progress, replaces=replace, held_out=held_out)
 
     def update(
         self, name: str, images: Images, *, progress: Callable[[int, int | None], None] | None = None
     ) -> Learned:
-        """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones."""
-        record = self._existing(name)
-        limits = self._budgets.limits(self.store, name, record)
-        draft = Draft.reopened(self.preset, self.seed, self.store, record, **limits)
-        return self._teach(name, images, draft, "update", progress, replaces=record.id)
+        """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones.
+
+        Images that the task knows already are left out. Several who update one task at once wait for each other.
+        """
+
+        def begin() -> tuple[Draft, str]:
+            record = self._existing(name)
+            limits = self._budgets.limits(self.store, name, record)
+            return Draft.reopened(self.preset, self.seed, self.store, record, **limits), record.id
+
+        return self._teach(name, images, begin, "update", progress, replaces=True)
 
     def forget(self, name: str) -> None:
-        """Remove a task; :meth:`undo` brings it back."""
-        self._existing(name)
-        self.store.drop(name)
+        """Remove a task, a damaged one too; :meth:`undo` brings it back."""
+        if self._store is None:
+            raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
+        self._store.drop(name)
 
     def undo(self, name: str) -> str:
         """Take back the last learn, update or forget of a task, and say which it was."""
@@ -222,16 +258,13 @@ class Dinosaur:
             raise InputError("There is nothing to undo: nothing has been taught yet.")
         return self._store.undo(name)
 
-    def _refuse_conflict(self, name: str, replaces: bool | str) -> None:
-        """Refuse to write a task over one that must not be replaced, or that is not the version it was made from."""
-        taken = name in self.store
-        if replaces is False and taken:
+    def _refuse_conflict(self, name: str, replaces: bool) -> None:
+        """Refuse to write a new task over one that must not be replaced."""
+        if not replaces and name in self.store:
             raise InputError(
                 f"There is a task '{name}' already; add images to it with update, learn it anew with replace "
                 "(--replace), or choose another name."
             )
-        if isinstance(replaces, str) and (not taken or self.store.record(name).id != replaces):
-            raise StoreError(f"Someone else changed the task '{name}' in the meantime; nothing was written, try again.")
 
     def _existing(self, name: str) -> TaskRecord:
         if self._store is None:
@@ -242,42 +275,67 @@ class Dinosaur:
         self,
         name: str,
         images: Images,
-        draft: Draft,
+        begin: Callable[[], tuple[Draft, str | None]],
         action: str,
         progress: Callable[[int, int | None], None] | None,
-        replaces: bool | str,
+        replaces: bool,
         held_out: Images | None = None,
     ) -> Learned:
-        before, encoding = len(draft.images), {"read": 0.0, "encode": 0.0}
+        begin()  # what is refused is refused before anything is encoded
+        encoding: dict[str, float] = {"read": 0.0, "encode": 0.0}
         rejected: list[Rejected] = []
-        for block in batched(self._features(images, rejected, encoding, progress), LEARN_AT_ONCE):
-            names = [label for label, _, _ in block]
-            patches_NHWC = np.stack([patches for _, patches, _ in block])
-            draft.grow(names, patches_NHWC, np.stack([descriptor for _, _, descriptor in block]))
-        if len(draft.images) == before:
+        blocks = batched(self._features(images, rejected, encoding, progress), LEARN_AT_ONCE)
+        # The first block, usually the only one, is encoded before the task is locked against others who teach it.
+        first = next(blocks, None)
+        if first is None:
             raise InputError(
                 f"None of the images for '{name}' could be used"
                 + (f" (first: {rejected[0].reason})" if rejected else "")
                 + "; give at least 2 readable images of normal products."
             )
-        if held_out is not None:
-            unseen = [patches for _, patches, _ in self._features(held_out, rejected, encoding, None)]
-            if not unseen:
-                raise InputError(f"None of the held-out images for '{name}' could be used; give readable normals.")
-            draft.calibrate(np.stack(unseen))
-        elif len(draft.images) < 2:
-            raise InputError(
-                f"Learning '{name}' needs at least 2 normal images, because the threshold comes from normals that the "
-                f"memory has not seen, but there is {len(draft.images)}; 20 or more are recommended."
-            )
-        added, started = len(draft.images) - before, time.perf_counter()
-        manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
-        with self.store.writer():  # from the last look at what is there to the writing, nobody else may change it
-            self._refuse_conflict(name, replaces)
-            cuts = self._budgets.cuts(self.store, name, draft)
-            record = self.store.put(name, draft.files(), manifest, action=action, note={"images": added})
-            for other, cut in cuts.items():
-                shrink(self.store, other, cut)
+        with self._store.teaching(name, self.waiting) if self._store else nullcontext():
+            draft, base = begin()
+            before, duplicates = len(draft.images), list[str]()
+            for block in chain([first], blocks):
+                new = _new_ones(block, set(draft.digests), duplicates)
+                if new:
+                    names, patches, descriptors, digests = zip(*new, strict=True)
+                    draft.grow(list(names), np.stack(patches), np.stack(descriptors), list(digests))
+            added = len(draft.images) - before
+            if held_out is not None:
+                known = set(draft.digests)
+                seen = list(self._features(held_out, rejected, encoding, None))
+                unseen = [patches for _, patches, _, _ in _new_ones(seen, known, duplicates)]
+                if not unseen:
+                    raise InputError(
+                        f"None of the held-out images for '{name}' could be used; give readable normals that are not "
+                        "among the images to learn from."
+                    )
+                draft.calibrate(np.stack(unseen))
+            elif len(draft.images) < 2:
+                raise InputError(
+                    f"Learning '{name}' needs at least 2 normal images that differ, because the threshold comes from "
+                    f"normals that the memory has not seen, but there is {len(draft.images)}; 20 or more are "
+                    "recommended."
+                )
+            cuts: dict[str, Draft] = {}
+            started = time.perf_counter()
+            if added:
+                draft.show_foreign(self._foreign_patches())
+                manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
+                with self.store.writer():  # from the last look at what is there to the writing, no one may change it
+                    self._refuse_conflict(name, replaces)
+                    if base is not None and self._version(name) != base:
+                        raise StoreError(
+                            f"The task '{name}' was forgotten, undone or learned anew in the meantime; nothing was "
+                            "written, try again."
+                        )
+                    cuts = self._budgets.cuts(self.store, name, draft)
+                    self.store.put(name, draft.files(), manifest, action=action, note={"images": added})
+                    for other, cut in cuts.items():
+                        shrink(self.store, other, cut)
+            record = self.store.record(name)
+        threshold = alarm_threshold(self.preset, np.asarray(draft.scores, np.float32), self.preset.false_alarms)
         return Learned(
             task=name,
             images=added,
@@ -287,7 +345,22 @@ class Dinosaur:
             rejected=tuple(rejected),
             seconds=encoding | draft.seconds | {"store": time.perf_counter() - started},
             shrunk=tuple(cuts),
+            duplicates=tuple(duplicates),
+            not_ready=why_not_ready(name, threshold, draft.foreign),
         )
+
+    def _version(self, name: str) -> str | None:
+        """The id of the version of a task that is there now; None if there is none or it cannot be read."""
+        try:
+            return self._existing(name).id
+        except DinosaurError:
+            return None
+
+    def _foreign_patches(self) -> Floats:
+        """Patch features of pictures that show no product; encoded once."""
+        if self._foreign is None:
+            self._foreign, _ = self._combine(self.encoder.encode_prepared(foreign_pictures(self.preset.size)))
+        return self._foreign
 
     def _features(
         self,
@@ -295,20 +368,35 @@ class Dinosaur:
         rejected: list[Rejected],
         seconds: dict[str, float],
         progress: Callable[[int, int | None], None] | None,
-    ) -> Iterator[tuple[str, Floats, Floats]]:
-        """Name, patch features (H, W, C) and descriptor (C,) of every readable image."""
+    ) -> Iterator[Features]:
+        """Name, patch features, descriptor and digest of every readable image."""
         done, (total, stream) = 0, stream_images(images)
         for group, waited in timed(prepared_groups(stream, total, 4 * self.encoder.batch_size, self.preset.size)):
             started = time.perf_counter()
             rejected += [Rejected(each.label, each.error) for each in group.images if each.error]
             seconds["read"] += waited / 1e3
             if len(group.pixels):
-                patches, descriptors = self._combine(self.encoder.encode_prepared(group.pixels))
+                patches_NHWC, descriptor_NC = self._combine(self.encoder.encode_prepared(group.pixels))
                 seconds["encode"] += time.perf_counter() - started
-                yield from zip((each.label for each in group.readable), patches, descriptors, strict=True)
+                for image, pixels, patches_HWC, descriptor_C in zip(
+                    group.readable, group.pixels, patches_NHWC, descriptor_NC, strict=True
+                ):
+                    if np.isfinite(patches_HWC).all():
+                        # Absolute, so that the file is found again from wherever somebody looks at the task.
+                        name = image.label if image.path is None else name_of(image.path.absolute())
+                        yield Features(name, patches_HWC, descriptor_C, digest(pixels))
+                    else:
+                        rejected.append(Rejected(image.label, self._no_numbers(image.label)))
             done += len(group.images)
             if progress:
                 progress(done, total)
+
+    def _no_numbers(self, label: str) -> str:
+        encoder = self.encoder
+        return (
+            f"'{label}' cannot be judged: the encoder '{encoder.name}' gives values that are no numbers on "
+            f"{encoder.provider} in {encoder.precision}; choose another provider or precision."
+        )
 
     def _combine(self, tokens: Tokens) -> tuple[Floats, Floats]:
         """Patch features (N, H, W, C) and routing descriptors (N, C') as the preset wants them."""
@@ -339,72 +427,110 @@ class Dinosaur:
         self, images: Images, *, task: str | None = None, false_alarms: float | None = None
     ) -> Iterator[Inspection | Rejected]:
         """Inspect any number of images in order, a few at a time; unreadable ones are reported and skipped."""
-        false_alarms = self.preset.false_alarms if false_alarms is None else false_alarms
-        if not 0 < false_alarms < 1:
-            raise InputError(f"The false-alarm rate must lie between 0 and 1, got {false_alarms}; 0.025 is usual.")
+        false_alarms = check_rate(self.preset.false_alarms if false_alarms is None else false_alarms)
         if self._store is None or not self._store.names():
             raise InputError("There is nothing to compare with: no task has been taught yet; start with learn.")
         if task is not None:
             self._existing(task)
         total, stream = stream_images(images)
-        for group, waited in timed(prepared_groups(stream, total, INSPECT_AT_ONCE, self.preset.size)):
+        at_once = INSPECT_AT_ONCE if total is not None else 1  # a camera's image gets its verdict before the next one
+        for group, waited in timed(prepared_groups(stream, total, at_once, self.preset.size)):
             yield from self._inspect_group(group, waited, task, false_alarms)
 
     def _inspect_group(
         self, group: Group, waited: float, task: str | None, false_alarms: float
     ) -> Iterator[Inspection | Rejected]:
-        inspections: Iterator[Inspection] = iter(())
+        results: Iterator[Inspection | Rejected] = iter(())
         if len(group.pixels):
             count, encoder = len(group.pixels), self.encoder  # loaded before the clock starts
-            clock = [time.perf_counter()]
+            started = time.perf_counter()
             patches_NHWC, descriptor_NC = self._combine(encoder.encode_prepared(group.pixels))
-            clock.append(time.perf_counter())
-            candidates = [[task]] * count if task else self._banks.route(self.store, descriptor_NC)
-            clock.append(time.perf_counter())
-            asked = self._banks.ask(self.store, patches_NHWC, candidates)
-            clock.append(time.perf_counter())
-            shared = dict(zip(("encode", "route", "score"), (np.diff(clock) * 1e3 / count).tolist(), strict=True))
-            inspections = (
-                self._judge(
-                    each.label, each.shape, patches_NHWC[n], asked[n], false_alarms, group.ms(n, waited) | shared
-                )
+            encode_ms = (time.perf_counter() - started) * 1e3 / count
+            asked, left_out, ms = self._ask(patches_NHWC, descriptor_NC, task)
+            ms = {"encode": encode_ms} | ms
+            results = (
+                self._judge(each, patches_NHWC[n], asked[n], left_out, false_alarms, group.ms(n, waited) | ms)
                 for n, each in enumerate(group.readable)
             )
         for each in group.images:
-            yield Rejected(each.label, each.error) if each.error else next(inspections)
+            yield Rejected(each.label, each.error) if each.error else next(results)
+
+    def _ask(
+        self, patches_NHWC: Floats, descriptor_NC: Floats, task: str | None
+    ) -> tuple[list[Answers], tuple[str, ...], dict[str, float]]:
+        """What the banks answer about each image, the damaged tasks that were left out, and the milliseconds an image.
+
+        All answers come from one view of the store, whoever changes it meanwhile. A bank that turns out to be damaged,
+        or whose version is gone, means another view.
+        """
+        while True:
+            clock = [time.perf_counter()]
+            view = self._banks.view(self.store, descriptor_NC.shape[1])
+            if task is not None and task not in view.records:
+                raise StoreError(view.left_out[task]) if task in view.left_out else self._nothing_there(task)
+            if not view.records:
+                raise StoreError(next(iter(view.left_out.values()))) if view.left_out else self._nothing_there()
+            candidates = [[task]] * len(patches_NHWC) if task else self._banks.route(view, descriptor_NC)
+            clock.append(time.perf_counter())
+            try:
+                asked = self._banks.ask(self.store, view, patches_NHWC, candidates)
+            except AskAgainError:
+                continue
+            clock.append(time.perf_counter())
+            ms = dict(zip(("route", "score"), (np.diff(clock) * 1e3 / len(patches_NHWC)).tolist(), strict=True))
+            return asked, tuple(view.left_out), ms
+
+    def _nothing_there(self, task: str | None = None) -> InputError:
+        if task is not None:
+            return InputError(f"There is no task '{task}' any more; it was forgotten while its images were inspected.")
+        return InputError("There is nothing to compare with: no task has been taught yet; start with learn.")
 
     def _judge(
         self,
-        label: str,
-        shape: tuple[int, ...],
+        image: Seen,
         patches_HWC: Floats,
         asked: Answers,
+        left_out: tuple[str, ...],
         false_alarms: float,
         ms: dict[str, float],
-    ) -> Inspection:
+    ) -> Inspection | Rejected:
         """The verdict of the bank that found the image most normal."""
         task = most_normal(asked)
-        score, distance_HW = asked[task]
-        bank = self._banks.get(self.store, task)
+        score, distance_HW, bank = asked[task]
+        if not math.isfinite(score):
+            return Rejected(image.label, self._no_numbers(image.label))
         threshold = alarm_threshold(self.preset, bank.scores, false_alarms)
+        reason = why_not_ready(task, threshold, self._foreign_of(bank))
         return Inspection(
-            path=label,
+            path=image.label,
             task=task,
             score=score,
             p_value=float(p_values(np.asarray([score]), bank.scores)[0]),
-            verdict="anomalous" if score > threshold else "normal",
+            verdict=NOT_READY if reason else judge(score, threshold),
             threshold=threshold,
             false_alarms=false_alarms,
             normal_level=bank.level,
-            worst=_worst_patch(patches_HWC, distance_HW, bank, self.preset.radius, shape),
-            asked={name: answer[0] for name, answer in asked.items()},
+            worst=_worst_patch(patches_HWC, distance_HW, bank, self.preset.radius, image.shape),
+            asked={name: answer.score for name, answer in asked.items()},
             encoder=self.encoder.name,
             ms={key: round(value, 3) for key, value in (ms | {"total": sum(ms.values())}).items()},
             map=distance_HW,
             provider=self.encoder.provider,
             precision=self.encoder.precision,
             fallback=self.encoder.fallback,
+            reason=reason,
+            left_out=left_out,
         )
+
+    def _foreign_of(self, bank: Bank) -> Floats:
+        """What pictures that show no product score under a bank; measured now for tasks of older versions."""
+        if bank.foreign.size:
+            return bank.foreign
+        known = self._foreign_scores.get(bank.record.id)
+        if known is None:
+            distance_NHW = bank.distances(self._foreign_patches(), self.preset.radius)
+            known = self._foreign_scores[bank.record.id] = pool(distance_NHW, self.preset.top)
+        return known
 
     # --- keeping ---
 
@@ -442,7 +568,20 @@ def _worst_patch(
             (row + 1) * height // rows,
         ),
         distance=nearest.distance,
-        like_image=bank.record.manifest["images"][source],
+        like_image=bank.images[source],
         like_row=nearest.row,
         like_column=nearest.column,
+        like_digest=bank.digests[source],
     )
+
+
+def _new_ones(block: Iterable[Features], known: set[str], duplicates: list[str]) -> list[Features]:
+    """Those of a block that are not known yet, each once; the names of the others go to ``duplicates``."""
+    new = []
+    for features in block:
+        if features.digest in known:
+            duplicates.append(features.name)
+        else:
+            known.add(features.digest)
+            new.append(features)
+    return new

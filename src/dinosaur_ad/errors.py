@@ -25,6 +25,10 @@ class StoreError(DinosaurError):
     """A store cannot be opened, read or written; nothing in it was changed."""
 
 
+class VersionGoneError(StoreError):
+    """The version of a task that was asked for is no longer in the store: take a new snapshot and ask again."""
+
+
 def install_advice(extra: str) -> str:
     """How to get what an extra brings, for the end of a sentence; the same words as in the README.
 

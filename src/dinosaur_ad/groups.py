@@ -6,14 +6,16 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from dinosaur_ad.data.images import Pixels
-from dinosaur_ad.data.stream import Labelled, batched, timed
-from dinosaur_ad.encoders import prepare
+from dinosaur_ad.data.reading import SizedImage
+from dinosaur_ad.data.stream import READ_AHEAD, ImageStream, Labelled, batched, stream_images, timed
+from dinosaur_ad.encoders.base import prepare_one
 from dinosaur_ad.errors import InputError
 
 _Item = TypeVar("_Item")
@@ -22,12 +24,13 @@ _END = object()
 
 @dataclass(frozen=True)
 class Seen:
-    """One image of a group: what it is called, its shape as it was, or what was wrong with it."""
+    """One image of a group: what it is called, its shape as it was, its file if it has one, or what was wrong."""
 
     label: str
     shape: tuple[int, ...]
     error: str
     decode_ms: float
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -59,21 +62,30 @@ class Group:
 def prepared_groups(stream: Iterator[Labelled], total: int | None, at_once: int, size: int) -> Iterator[Group]:
     """Images read and resized to ``size`` pixels in groups of ``at_once``, one group ahead of their use.
 
-    A camera (whose ``total`` nobody knows) is not read ahead of: its next image may be long in coming.
+    Each image is resized as soon as it is decoded, so that no original is held for its group. A camera (whose ``total``
+    nobody knows) is not read ahead of: its next image may be long in coming, and so with ``at_once`` 1 every image is
+    a group as soon as it is there.
     """
-    groups = (_prepared(group, size) for group in batched(timed(stream), at_once))
+    images = stream if isinstance(stream, ImageStream) else ImageStream(stream)
+    sized = images.sized(size, partial(prepare_one, size=size), READ_AHEAD if total is not None else at_once - 1)
+    groups = (_prepared(group, size) for group in batched(timed(sized), at_once))
     return groups if total is None or total <= at_once else ahead(groups)
 
 
-def _prepared(group: list[tuple[Labelled, float]], size: int) -> Group:
+def _prepared(group: list[tuple[tuple[str, SizedImage | InputError], float]], size: int) -> Group:
     started = time.perf_counter()
-    good = [image for (_, image), _ in group if not isinstance(image, InputError)]
-    pixels = prepare(good, size) if good else np.empty((0, size, size, 3), np.uint8)
-    images = [
-        Seen(label, (), str(image), ms) if isinstance(image, InputError) else Seen(label, image.shape, "", ms)
-        for (label, image), ms in group
-    ]
-    return Group(images, pixels, (time.perf_counter() - started) * 1e3)
+    good = [image.pixels for (_, image), _ in group if not isinstance(image, InputError)]
+    pixels = np.stack(good) if good else np.empty((0, size, size, 3), np.uint8)
+    images, resize_ms = [], (time.perf_counter() - started) * 1e3
+    for (label, image), waited in group:
+        if isinstance(image, InputError):
+            images.append(Seen(label, (), str(image), waited))
+            continue
+        taken = image.decode_ms + image.resize_ms
+        resized = image.resize_ms * min(1.0, waited / taken) if taken else 0.0  # what was done ahead cost no waiting
+        images.append(Seen(label, (*image.shape, 3), "", waited - resized, image.path))
+        resize_ms += resized
+    return Group(images, pixels, resize_ms)
 
 
 def ahead(items: Iterable[_Item]) -> Iterator[_Item]:
@@ -88,3 +100,13 @@ def ahead(items: Iterable[_Item]) -> Iterator[_Item]:
         while (item := upcoming.result()) is not _END:
             upcoming = pool.submit(next, iterator, _END)
             yield item  # type: ignore[misc]
+
+
+def read_again(path: str | Path, size: int) -> Pixels:
+    """One file as :func:`prepared_groups` prepares it, uint8 (size, size, 3); an InputError says why not."""
+    _, stream = stream_images(Path(path))
+    group = next(prepared_groups(stream, 1, 1, size))
+    if group.images[0].error:
+        raise InputError(group.images[0].error)
+    pixels: Pixels = group.pixels[0]
+    return pixels

@@ -15,7 +15,7 @@ class WorstPatch:
 
     ``box`` is the patch in pixels of the inspected image (left, top, right, bottom); ``like_image`` names the
     training image and ``like_row``, ``like_column`` the place on the patch grid of the normal patch it was compared
-    with.
+    with. ``like_digest`` tells whether a file of that name still is that image; empty where the task does not know.
     """
 
     row: int
@@ -25,17 +25,19 @@ class WorstPatch:
     like_image: str
     like_row: int
     like_column: int
+    like_digest: str = ""
 
 
 @dataclass(frozen=True)
 class Inspection:
     """What there is to say about one image.
 
-    ``score`` above ``threshold`` is the verdict "anomalous"; ``p_value`` is how often a normal image of the task
-    would score as high; with n calibration normals it cannot be below 1 / (n + 1). ``map`` (H, W) holds patch
-    distances on the scale of the score, ``normal_level`` their usual value in normal images of the task. ``asked``
-    holds the score under every bank that was asked; the lowest one named the task. ``provider`` and ``precision`` are
-    what the encoder ran on, and ``fallback`` says what was asked for if that could not be had.
+    ``verdict`` is "normal", "anomalous" (the ``score`` is above the ``threshold``), or "not ready" (this task cannot
+    judge yet, and ``reason`` says why). ``left_out`` names the damaged tasks that were not asked. ``p_value`` is how
+    often a normal image of the task would score as high; with n calibration normals it cannot be below 1 / (n + 1).
+    ``map`` (H, W) holds patch distances on the scale of the score, ``normal_level`` their usual value in normal images
+    of the task. ``asked`` holds the score under every bank that was asked; the lowest one named the task. ``provider``
+    and ``precision`` are what the encoder ran on, and ``fallback`` says what was asked for if that could not be had.
     """
 
     path: str
@@ -50,10 +52,12 @@ class Inspection:
     asked: dict[str, float]
     encoder: str
     ms: dict[str, float]
-    map: NDArray[np.float32] = field(repr=False)
+    map: NDArray[np.float32] = field(repr=False, compare=False)
     provider: str = ""
     precision: str = ""
     fallback: str | None = None
+    reason: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def anomalous(self) -> bool:
@@ -79,7 +83,9 @@ class Rejected:
 class Learned:
     """What a learn or an update did: images used and rejected, memory, and where the time went.
 
-    ``shrunk`` names the tasks that gave up bytes for it, in a store that has a budget.
+    ``shrunk`` names the tasks that gave up bytes for it, in a store that has a budget. ``duplicates`` names the images
+    that the task knew already, or that came twice: they were not taught again. ``not_ready`` says why the task cannot
+    judge yet, and is empty if it can.
     """
 
     task: str
@@ -90,3 +96,5 @@ class Learned:
     rejected: tuple[Rejected, ...]
     seconds: dict[str, float]
     shrunk: tuple[str, ...] = ()
+    duplicates: tuple[str, ...] = ()
+    not_ready: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
+from dinosaur_ad._schema import PRESET
 from dinosaur_ad.errors import InputError
 
 
@@ -46,14 +47,30 @@ class Preset:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Preset:
-        """The preset a store was made with; a setting this version does not know is refused by name."""
-        unknown = set(document) ^ {field.name for field in fields(cls)}
+        """The preset a store was made with, by whatever version; settings that cannot be understood are refused."""
+        settings = GAINED | dict(document)
+        for migrate in MIGRATIONS:
+            migrate(settings)
+        unknown = set(settings) ^ {field.name for field in fields(cls)}
         if unknown:
             raise InputError(
                 f"The preset has unknown or missing settings ({', '.join(sorted(unknown))}); "
-                "it was written by another version of dinosaur-ad: use that version."
+                "it was written by another version of dinosaur-ad: upgrade, or use that version."
             )
-        return cls(**{**document, "layers": tuple(document["layers"])})
+        try:
+            PRESET(settings, "preset")
+        except ValueError as error:
+            raise InputError(f"The preset cannot be used ({error}); choose another, or restore it.") from error
+        return cls(**{**settings, "layers": tuple(settings["layers"])})
+
+
+GAINED: dict[str, Any] = {}
+"""By name of a setting that presets have gained: its value for a preset that was stored before, so that a store made
+then gives the same scores. (None so far: those of the first version are all there are.)"""
+
+MIGRATIONS: list[Callable[[dict[str, Any]], None]] = []
+"""What was done to stored settings since, oldest first: each takes those of any earlier version and drops or renames
+what is no longer there. (None so far.)"""
 
 
 PAPER = Preset(

@@ -19,8 +19,10 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad.data.digest import digest
 from dinosaur_ad.data.images import Mask, Pixels, read_image
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.groups import read_again
 from dinosaur_ad.inspection import Inspection
 
 Floats = NDArray[np.float32]
@@ -41,7 +43,7 @@ TRUTH: Colour = (0, 224, 255)  # where a defect really is, in pictures that know
 LARGEST, SMALLEST = 1024, 480  # longest side of a displayed image, in pixels
 
 _INK, _FAINT, _PAPER = (238, 240, 243), (150, 157, 168), (20, 22, 26)
-_BAD, _GOOD = (255, 122, 150), (96, 205, 190)
+_COLOURS = {"anomalous": (255, 122, 150), "normal": (96, 205, 190), "not ready": (240, 190, 90)}
 _CLOSE_UP, _MARGIN = 144, 12
 _STRIP = 96
 
@@ -110,9 +112,15 @@ def close_up(pixels: Pixels, grid: tuple[int, ...], row: int, column: int) -> Pi
 
 
 def nearest_normal(inspection: Inspection) -> Pixels | None:
-    """A close-up of the normal patch the worst one was compared with; None when its image is no longer there."""
+    """A close-up of the normal patch the worst one was compared with; None when its image is no longer there.
+
+    A file of that name that shows something else than what was learned is not shown.
+    """
     worst = inspection.worst
+    size, _, known = worst.like_digest.partition(":")
     try:
+        if known and digest(read_again(worst.like_image, int(size))) != worst.like_digest:
+            return None
         pixels = read_image(worst.like_image)
     except InputError:
         return None
@@ -131,7 +139,7 @@ def overlay(pixels: Pixels, inspection: Inspection) -> Pixels:
     shown = _resized(rgb, zoom)
     shown = Image.fromarray(paint(np.asarray(shown), inspection))
     panels: list[tuple[str, Pixels]] = []
-    if inspection.anomalous:
+    if inspection.verdict != "normal":
         draw_box(shown, inspection.worst.box, zoom)
         like = nearest_normal(inspection)
         if like is not None:
@@ -188,8 +196,8 @@ def _compose(shown: Image.Image, panels: list[tuple[str, Pixels]], inspection: I
 def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspection: Inspection) -> None:
     """Verdict and task, the numbers, the scale."""
     x, room = _MARGIN, sheet.width - 2 * _MARGIN
-    verdict = inspection.verdict.upper() if inspection.anomalous else inspection.verdict
-    pen.text((x, top + 8), verdict, fill=_BAD if inspection.anomalous else _GOOD, font=font(20))
+    verdict = inspection.verdict if inspection.verdict == "normal" else inspection.verdict.upper()
+    pen.text((x, top + 8), verdict, fill=_COLOURS[inspection.verdict], font=font(20))
     after = x + pen.textlength(verdict, font=font(20)) + 12
     pen.text((after, top + 12), _elided(pen, inspection.task, 15, x + room - after), fill=_INK, font=font(15))
     numbers = f"score {inspection.score:.3g}   threshold {inspection.threshold:.3g}   p = {inspection.p_value:.2g}"

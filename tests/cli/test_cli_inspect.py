@@ -9,14 +9,15 @@ import pytest
 from cli_helpers import assert_refused
 
 from dinosaur_ad.cli import main
+from dinosaur_ad.store.codec import seal, unseal
 
 Capture = pytest.CaptureFixture[str]
 
 
 def edit_store(store: Path, change: dict[str, object]) -> None:
-    document = json.loads((store / "store.json").read_text())
+    document, _ = unseal((store / "store.json").read_bytes())
     document["header"]["encoder"] |= change.pop("encoder", {})
-    (store / "store.json").write_text(json.dumps(document | change))
+    (store / "store.json").write_bytes(seal(document | change))
 
 
 def test_a_line_per_image_and_a_summary(capsys: Capture, store: Path, normals: Path, defect: Path) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from dinosaur_ad.data import find_images, image_size, images, read_image, read_many, read_mask
+from dinosaur_ad.data import find_images, image_size, read_image, read_many, read_mask
+from dinosaur_ad.data.files import ImageFile
 from dinosaur_ad.errors import InputError
 
 RGB = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
@@ -63,15 +64,16 @@ def test_bilevel_is_black_and_white(tmp_path: Path) -> None:
 def test_16_bit_grey_uses_the_whole_range(
     tmp_path_factory: pytest.TempPathFactory, values: np.ndarray, extension: str
 ) -> None:
+    values[0, 0] = 65535
     path = save(tmp_path_factory.mktemp("deep") / f"a.{extension}", values)
     expected = [[round(int(value) / 257) for value in row] for row in values]
     assert read_image(path)[..., 0].tolist() == expected
 
 
 def test_16_bit_scale_does_not_depend_on_the_image(tmp_path: Path) -> None:
-    dark = read_image(save(tmp_path / "dark.png", np.full((2, 2), 1000, np.uint16)))
-    mixed = read_image(save(tmp_path / "mixed.png", np.array([[1000, 65535]], np.uint16)))
-    assert dark[0, 0, 0] == mixed[0, 0, 0] == 4
+    dark = read_image(save(tmp_path / "dark.png", np.full((2, 2), 5000, np.uint16)))
+    mixed = read_image(save(tmp_path / "mixed.png", np.array([[5000, 65535]], np.uint16)))
+    assert dark[0, 0, 0] == mixed[0, 0, 0] == 19
 
 
 def test_16_bit_colour_keeps_the_high_byte(tmp_path: Path) -> None:
@@ -143,10 +145,21 @@ def test_exif_orientation_is_applied(tmp_path: Path, orientation: int) -> None:
     assert image_size(path) == (16, 32)
 
 
-def test_first_frame_of_several(tmp_path: Path) -> None:
-    frames = [Image.new("L", (3, 3), value) for value in (10, 200)]
-    frames[0].save(tmp_path / "a.tif", save_all=True, append_images=frames[1:])
-    assert (read_image(tmp_path / "a.tif") == 10).all()
+@pytest.mark.parametrize("extension", ["tif", "gif", "png", "webp", "avif"])
+def test_several_pages_or_frames_are_refused(tmp_path: Path, extension: str) -> None:
+    frames = [Image.new("RGB", (20, 20), (value, 9, 9)) for value in (10, 200)]
+    frames[0].save(tmp_path / f"one.{extension}")
+    frames[0].save(tmp_path / f"two.{extension}", save_all=True, append_images=frames[1:])
+    assert read_image(tmp_path / f"one.{extension}").shape == (20, 20, 3)
+    for read in (read_image, image_size):
+        with pytest.raises(InputError, match=rf"two\.{extension}' holds several pages or frames.* save each"):
+            read(tmp_path / f"two.{extension}")
+
+
+def test_of_a_photo_with_more_pictures_in_it_the_main_one_is_read(tmp_path: Path) -> None:
+    pictures = [Image.new("RGB", (32, 32), colour) for colour in ((200, 10, 10), (10, 10, 200))]
+    pictures[0].save(tmp_path / "phone.jpg", format="MPO", save_all=True, append_images=pictures[1:])
+    assert read_image(tmp_path / "phone.jpg")[0, 0, 0] > 190
 
 
 # Bad files
@@ -309,15 +322,16 @@ def test_read_many_keeps_order_and_goes_on_after_a_bad_file(tmp_path: Path) -> N
 def test_read_many_never_runs_far_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
     read_enough = threading.Event()
+    decoded = ImageFile.decoded
 
-    def record(path: Path) -> np.ndarray:
-        started.append(path.name)
+    def record(file: ImageFile) -> Image.Image:
+        started.append(file.name)
         if len(started) >= 5:
             read_enough.set()
-        return RGB
+        return decoded(file)
 
-    monkeypatch.setattr(images, "read_image", record)
-    reader = read_many([f"{n}.png" for n in range(100)], threads=2)
+    monkeypatch.setattr(ImageFile, "decoded", record)
+    reader = read_many([save(tmp_path / f"{n}.png", RGB) for n in range(100)], threads=2)
     next(reader)
     assert read_enough.wait(5)  # the consumer is idle, and the next images are being read all the same
     reader.close()

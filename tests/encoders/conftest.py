@@ -47,6 +47,7 @@ def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[EncoderSpec, P
         file="toy/model.onnx",
         sha256=hashlib.sha256(content).hexdigest(),
         file_bytes=len(content),
+        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
     )
     monkeypatch.setitem(registry._REGISTRY, "toy", spec)
     return spec, wheel

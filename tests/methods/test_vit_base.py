@@ -212,6 +212,6 @@ def test_weights_that_the_disk_does_not_give_are_one_sentence(tmp_path: Path, mo
     def fail(path: Path) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("dinosaur_ad.encoders.sources.sha256_file", fail)
+    monkeypatch.setattr("dinosaur_ad.encoders.reading.read_whole", fail)
     with pytest.raises(EncoderError, match=r"Could not read .*model\.safetensors: Permission denied; check the path"):
         load_vit("tiny-vit", size=32, weights=tmp_path / "model.safetensors")

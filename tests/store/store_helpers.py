@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
+from dinosaur_ad.presets import DEFAULT
 from dinosaur_ad.store import Store, TaskStore
+from dinosaur_ad.store.codec import seal, unseal
 
-HEADER = {"encoder": "tiny", "preset": "default"}
+HEADER: dict[str, Any] = {
+    "encoder": {"encoder": "tiny-dinov2", "fingerprint": "7375cbc137a12318"},
+    "preset": DEFAULT.to_json(),
+    "seed": 0,
+}
 
 
 def bank(value: float) -> dict[str, dict[str, np.ndarray]]:
@@ -14,7 +24,18 @@ def bank(value: float) -> dict[str, dict[str, np.ndarray]]:
 
 
 def teach(target: TaskStore, name: str, value: float, action: str = "learn") -> None:
-    target.put(name, bank(value), {"value": value}, action=action, note={"images": 5})
+    target.put(name, bank(value), manifest(value), action=action, note={"images": 5})
+
+
+def reseal(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a document as somebody would who knows how its hash is made."""
+    document, _ = unseal(path.read_bytes())
+    change(document)
+    path.write_bytes(seal(document))
+
+
+def manifest(value: float) -> dict[str, Any]:
+    return {"value": value, "images": ["1.png"], "members": 2}
 
 
 def value_of(target: TaskStore, name: str) -> float:
@@ -44,7 +65,8 @@ def expected_files(target: Store) -> set[str]:
     files = set()
     for name, versions in undo_steps(target).items():
         folders = {f"{name}/v{version:04d}" for version in versions if version}
-        files |= {f"{name}/task.json"}
+        set_aside = not (target.path / "tasks" / name / "task.json").exists()
+        files |= {f"{name}/{'forgotten.json' if set_aside else 'task.json'}"}
         files |= {f"{folder}/{file}" for folder in folders for file in ("manifest.json", "bank.safetensors")}
     return files
 

@@ -35,7 +35,7 @@ class Faults:
     @contextmanager
     def installed(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            for module, name in [(os, "replace"), (os, "mkdir"), (os, "unlink"), (shutil, "rmtree")]:
+            for module, name in [(os, "replace"), (os, "mkdir"), (os, "unlink"), (os, "rmdir")]:
                 patch.setattr(module, name, self._before(getattr(module, name)))
             patch.setattr(os, "fsync", lambda descriptor: self())
             patch.setattr(Path, "open", self._open(Path.open))
@@ -147,7 +147,8 @@ def test_at_any_step_the_store_is_the_old_or_the_new_one(
             path = shutil.copytree(template, tmp_path / f"store{step}")
     assert faults.step < step, "the change never came to its end"
     assert outcomes == sorted(outcomes), "there is one moment of change"
-    assert False in outcomes
+    # Only forgetting needs no space at all, so that a full disk can be freed.
+    assert False in outcomes or (change, getattr(error, "errno", None)) == ("forget", errno.ENOSPC)
 
 
 def changed(template: Path, path: Path, change: str) -> Path:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_helpers import HEADER, contents, teach, value_of
+from store_helpers import HEADER, contents, reseal, teach, value_of
 
 from dinosaur_ad.errors import StoreError
 from dinosaur_ad.store import Store
@@ -53,9 +52,10 @@ def test_create_refuses_what_is_not_its_own(tmp_path: Path) -> None:
         (b"[" * 100_000, "not valid JSON"),
         (b"[]", "does not hold a JSON object"),
         (b"{}", "not a DINOSaur store"),
-        (b'{"format": "dinosaur-store", "version": 2, "header": []}', "newer DINOSaur .*upgrade"),
-        (b'{"format": "dinosaur-store", "version": "1", "header": {}}', "damaged"),
-        (b'{"format": "dinosaur-store", "version": 1}', "damaged"),
+        (b'{"format": "dinosaur-store", "version": 3, "header": []}', "newer DINOSaur .*upgrade"),
+        (b'{"format": "dinosaur-store", "version": "1", "header": {}}', "does not carry its sha256"),
+        (b'{"format": "dinosaur-store", "version": 2, "header": {}}', "does not carry its sha256"),
+        (b'{"format": "dinosaur-store", "version": 1}', "'created' is missing"),
         (None, "There is no store in"),
     ],
 )
@@ -109,35 +109,14 @@ def test_a_missing_bank_is_named_and_undo_leads_back(folder: Store) -> None:
     assert value_of(folder, "screw") == 1
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("version", "../../../etc"), ("version", -1), ("version", 99), ("version", True), ("ordinal", None)],
-)
-def test_a_pointer_that_leads_astray_is_refused(folder: Store, field: str, value: object) -> None:
-    teach(folder, "screw", 1)
-    teach(folder, "bottle", 2)
-    pointer = folder.path / "tasks" / "screw" / "task.json"
-    document = json.loads(pointer.read_bytes())
-    document["states"][-1][field] = value
-    pointer.write_text(json.dumps(document))
-    for change in (folder.record, folder.drop, folder.undo, lambda name: teach(folder, name, 3)):
-        with pytest.raises(StoreError, match=r"tasks/screw/task.json .* other tasks are not affected"):
-            change("screw")
-    assert folder.names() == ["bottle", "screw"]
-    assert value_of(folder, "bottle") == 2
-    assert json.loads(pointer.read_bytes()) == document
-
-
 def test_a_manifest_cannot_name_files_elsewhere(folder: Store) -> None:
     teach(folder, "screw", 1)
     manifest = folder.path / "tasks" / "screw" / "v0001" / "manifest.json"
+    secret = {"../../../secret": {"bytes": 1, "sha256": "0" * 64}}
+    reseal(manifest, lambda document: document.update(files=secret))
+    sha256 = hashlib.sha256(manifest.read_bytes()).hexdigest()
     pointer = folder.path / "tasks" / "screw" / "task.json"
-    forged = json.loads(manifest.read_bytes())
-    forged["files"] = {"../../../secret": {"bytes": 1, "sha256": ""}}
-    manifest.write_text(json.dumps(forged))
-    document = json.loads(pointer.read_bytes())
-    document["states"][-1]["sha256"] = hashlib.sha256(manifest.read_bytes()).hexdigest()
-    pointer.write_text(json.dumps(document))
+    reseal(pointer, lambda document: document["states"][-1].update(sha256=sha256))
     with pytest.raises(StoreError, match="does not describe its files"):
         folder.verify("screw")
 

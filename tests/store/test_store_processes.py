@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,21 +10,23 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 from store_helpers import actual_files, contents, expected_files, teach, value_of
 
-from dinosaur_ad.errors import StoreError
+from dinosaur_ad.errors import StoreError, VersionGoneError
 from dinosaur_ad.store import Store
 
 
 def python(code: str, *args: object) -> subprocess.Popen[str]:
-    prelude = "import sys, numpy as np\nfrom dinosaur_ad.store import Store\n"
+    prelude = "import sys, numpy as np\nfrom dinosaur_ad.store import Store\nfrom store_helpers import manifest\n"
     return subprocess.Popen(
         [sys.executable, "-c", prelude + textwrap.dedent(code), *map(str, args)],
         stdout=subprocess.PIPE,
         text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     )
 
 
@@ -46,7 +49,7 @@ def test_two_learn_at_once_and_both_succeed(folder: Store) -> None:
         for number in range(5):
             store = Store.create(sys.argv[1], {}, exist_ok=True)
             files = {"bank": {"patches": np.full((2, 6), number, np.float32)}}
-            store.put(sys.argv[2] + str(number), files, {"value": number}, action="learn")
+            store.put(sys.argv[2] + str(number), files, manifest(number), action="learn")
         """
     with started(python(code, folder.path, "a")) as one, started(python(code, folder.path, "b")) as two:
         assert (one.wait(60), two.wait(60)) == (0, 0)
@@ -101,7 +104,7 @@ def test_a_reader_racing_a_writer_never_sees_a_mixture(folder: Store) -> None:
         print("ready", flush=True)
         for number in range(10_000):
             files = {"bank": {"patches": np.full((2, 6), number, np.float32)}}
-            store.put("screw", files, {"value": number}, action="update")
+            store.put("screw", files, manifest(number), action="update")
         """
     seen = set()
     with started(python(code, folder.path)):
@@ -121,7 +124,7 @@ def test_kill_9_in_the_middle_of_writing(folder: Store) -> None:
         print("ready", flush=True)
         for number in range(10_000):
             files = {"bank": {"patches": np.full((2, 100_000), number, np.float32)}}
-            store.put("screw", files, {"value": number}, action="update")
+            store.put("screw", files, manifest(number), action="update")
         """
     for milliseconds in (3, 20, 57, 101):
         with started(python(code, folder.path)) as process:
@@ -130,3 +133,38 @@ def test_kill_9_in_the_middle_of_writing(folder: Store) -> None:
         assert contents(Store.open(folder.path)).keys() == {"screw"}
     teach(folder, "bottle", 1)
     assert actual_files(folder) == expected_files(folder)
+
+
+def test_readers_of_snapshots_survive_every_change(folder: Store) -> None:
+    """Another process teaches, forgets, undoes and prunes; a reader gets whole versions or is told to look again."""
+    teach(folder, "steady", 5)
+    code = """
+        from store_helpers import teach
+        store = Store.open(sys.argv[1])
+        print("ready", flush=True)
+        for number in range(100_000):
+            name = f"task{number % 3}"
+            for value in range(5):
+                teach(store, name, number + value, "update")
+            store.drop(name)
+            store.undo(name)
+            store.drop(name)
+            store.prune()
+        """
+    read, gone = 0, 0
+    with started(python(code, folder.path)):
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            snapshot = folder.snapshot()
+            assert snapshot.damaged == {}
+            assert "steady" in snapshot.records
+            for record in snapshot.records.values():
+                try:
+                    patches = folder.arrays(record, "bank")["patches"]
+                except VersionGoneError:
+                    gone += 1
+                    continue
+                assert np.all(patches == record.manifest["value"])
+                read += 1
+    assert read > 100
+    assert gone < read

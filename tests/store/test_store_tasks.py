@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from store_helpers import bank, contents, teach, value_of
+from store_helpers import bank, contents, manifest, teach, value_of
 
 from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.store import TaskStore
@@ -22,7 +22,7 @@ def test_arrays_come_back_exact_and_cannot_be_written(tasks: TaskStore) -> None:
         },
         "reserve": {"bytes": np.arange(5, dtype=np.uint8), "turned": np.arange(6.0).reshape(2, 3).T},
     }
-    tasks.put("screw", files, {}, action="learn")
+    tasks.put("screw", files, manifest(1), action="learn")
     for file, arrays in files.items():
         loaded = tasks.arrays("screw", file)
         assert loaded.keys() == arrays.keys()
@@ -33,10 +33,10 @@ def test_arrays_come_back_exact_and_cannot_be_written(tasks: TaskStore) -> None:
 
 
 def test_later_changes_to_what_was_given_change_nothing(tasks: TaskStore) -> None:
-    files, manifest = bank(1), {"value": 1.0, "layers": [6, 9]}
-    tasks.put("screw", files, manifest, action="learn")
+    files, given = bank(1), manifest(1) | {"layers": [6, 9]}
+    tasks.put("screw", files, given, action="learn")
     files["bank"]["patches"][:] = 2
-    manifest["layers"].append(12)
+    given["layers"].append(12)
     assert value_of(tasks, "screw") == 1
     assert tasks.record("screw").manifest["layers"] == [6, 9]
 
@@ -50,8 +50,8 @@ def test_bytes_are_those_of_the_current_versions(tasks: TaskStore) -> None:
 
 
 def test_numbers_that_json_lacks_survive(tasks: TaskStore) -> None:
-    manifest = {"threshold": math.inf, "low": -math.inf, "scores": [1.5, math.nan]}
-    tasks.put("screw", bank(1), manifest, action="learn")
+    numbers = {"threshold": math.inf, "low": -math.inf, "scores": [1.5, math.nan]}
+    tasks.put("screw", bank(1), manifest(1) | numbers, action="learn")
     loaded = tasks.record("screw").manifest
     assert (loaded["threshold"], loaded["low"], loaded["scores"][0]) == (math.inf, -math.inf, 1.5)
     assert math.isnan(loaded["scores"][1])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from store_helpers import contents, teach, value_of
+from store_helpers import contents, manifest, teach, value_of
 
 from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.store import TaskStore
+from dinosaur_ad.store import TaskStore, versions
 from dinosaur_ad.store.versions import KEEP, Pointer
 
 
@@ -112,7 +113,7 @@ def test_an_unchanged_record_is_not_read_again_and_a_changed_one_is(tasks: TaskS
     teach(tasks, "bottle", 2)
     assert tasks.record("screw") is first
     teach(tasks, "screw", 3, "update")
-    assert tasks.record("screw").manifest == {"value": 3}
+    assert tasks.record("screw").manifest == manifest(3)
 
 
 @given(st.lists(st.sampled_from(["put", "drop", "undo"]), max_size=20))
@@ -128,10 +129,30 @@ def test_undo_takes_back_exactly_the_last_change(changes: list[str]) -> None:
             if change == "put":
                 kept = min(len(pointer.versions) + 1, KEEP)
                 used.append(pointer.next_version)
-                pointer = pointer.with_version("learn", "today", sha256="", ordinal=1, note={})
+                state = pointer.next_state("learn", ordinal=1, change=1)
+                pointer = pointer.with_version(replace(state, sha256="0" * 64), {})
                 assert len(pointer.versions) == kept
             else:
                 pointer = pointer.dropped()
             before = before[len(before) + 1 - len(pointer.states) :]
         assert Pointer.decode(pointer.encode()) == pointer
     assert len(set(used)) == len(used), "a version number stands for one content only"
+
+
+def test_a_clock_that_is_set_back_does_not_matter(tasks: TaskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for year, name in zip((2030, 2020, 2010, 1990, 1970), ["zip", "bottle", "nut", "zip", "zip"], strict=True):
+        monkeypatch.setattr(versions, "now", lambda year=year: f"{year}-01-01T00:00:00+00:00")
+        teach(tasks, name, year)
+    assert tasks.names() == ["zip", "bottle", "nut"]
+    records = tasks.snapshot().records
+    assert sorted(records, key=lambda name: records[name].change) == ["bottle", "nut", "zip"]
+    assert records["zip"].version == 3
+    assert (tasks.undo("zip"), value_of(tasks, "zip")) == ("learn", 1990)
+
+
+def test_every_change_of_the_store_has_a_larger_number(tasks: TaskStore) -> None:
+    numbers = []
+    for name in ("screw", "bottle", "screw", "nut", "bottle"):
+        teach(tasks, name, 1)
+        numbers.append(tasks.record(name).change)
+    assert numbers == [1, 2, 3, 4, 5]

@@ -6,23 +6,51 @@ if there is one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.banks.bank import Bank, BankCache, leave_there
+from dinosaur_ad.banks.files import read_prototype
 from dinosaur_ad.core.arrays import Array, to_numpy
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.routing import prototype_distances, shortlist
+from dinosaur_ad.errors import StoreError, VersionGoneError
 from dinosaur_ad.presets import Preset
-from dinosaur_ad.store import TaskStore
+from dinosaur_ad.store import Snapshot, TaskRecord, TaskStore
 
 Floats = NDArray[np.float32]
-Answers = dict[str, tuple[float, Floats]]
-"""By task: the image's score, and its patch distances (H, W)."""
+
+
+class Answer(NamedTuple):
+    """What one bank says about an image: its score, its patch distances (H, W), and the bank that was asked."""
+
+    score: float
+    map_HW: Floats
+    bank: Bank
+
+
+Answers = dict[str, Answer]
+"""By task."""
+
+
+class View(NamedTuple):
+    """The tasks of a store at one moment: those that can be asked, and why others are left out.
+
+    Whatever is computed from one view belongs to the same versions, whoever changes the store meanwhile.
+    """
+
+    records: dict[str, TaskRecord]
+    left_out: dict[str, str]
+    prototype_TC: Floats
+
+
+class AskAgainError(Exception):
+    """A task of the view turned out to be damaged, or its version is gone: take a new view."""
 
 
 class Banks:
@@ -41,38 +69,79 @@ class Banks:
         self._preset = preset
         self._threads = threads
         self.cache = BankCache(cache_bytes, put)
-        self._prototypes: tuple[Any, list[str], Floats] | None = None
+        # By the id of a version: its prototype, and what is wrong with it if it cannot be used.
+        self._prototypes: dict[str, Floats] = {}
+        self._damaged: dict[str, str] = {}
+        self._latest: tuple[Snapshot, int, View] | None = None
 
-    def get(self, store: TaskStore, name: str) -> Bank:
-        """The bank of one task as it is in the store now."""
-        return self.cache.get(store, name)
+    def view(self, store: TaskStore, width: int | None = None) -> View:
+        """The tasks as they are now, cheap while nothing has changed.
 
-    def route(self, store: TaskStore, descriptor_NC: Floats) -> list[list[str]]:
+        With ``width``, a task whose prototype is not of so many numbers counts as damaged.
+        """
+        while True:
+            snapshot, known = store.snapshot(), len(self._damaged)
+            if self._latest and self._latest[0] is snapshot and self._latest[1] == known:
+                return self._latest[2]
+            try:
+                view = self._viewed(store, snapshot, width)
+            except VersionGoneError:
+                continue
+            self._latest = (snapshot, len(self._damaged), view)
+            return view
+
+    def _viewed(self, store: TaskStore, snapshot: Snapshot, width: int | None) -> View:
+        prototypes: dict[str, Floats] = {}
+        left_out = dict(snapshot.damaged)
+        for name, record in snapshot.records.items():
+            if record.id not in self._damaged and record.id not in prototypes:
+                try:
+                    known = self._prototypes.get(record.id)
+                    prototypes[record.id] = read_prototype(store, record, width) if known is None else known
+                except VersionGoneError:
+                    raise
+                except StoreError as error:
+                    self._damaged[record.id] = str(error)
+            if record.id in self._damaged:
+                left_out[name] = self._damaged[record.id]
+        self._prototypes = prototypes
+        usable = {name: record for name, record in snapshot.records.items() if name not in left_out}
+        stacked = [prototypes[record.id] for record in usable.values()]
+        return View(usable, left_out, np.stack(stacked) if stacked else np.empty((0, width or 0), np.float32))
+
+    def route(self, view: View, descriptor_NC: Floats) -> list[list[str]]:
         """Per image, the names of the tasks worth asking, nearest first."""
-        stamp = store.stamp()
-        if self._prototypes is None or self._prototypes[0] != stamp:
-            names = store.names()
-            prototypes = [store.arrays(name, "prototype")["prototype"] for name in names]
-            self._prototypes = (stamp, names, np.stack(prototypes))
-        _, names, prototype_TC = self._prototypes
-        distance_NT = prototype_distances(descriptor_NC, prototype_TC)
+        names = list(view.records)
+        distance_NT = prototype_distances(descriptor_NC, view.prototype_TC)
         return [
             [names[t] for t in chosen] for chosen in shortlist(distance_NT, self._preset.limit, self._preset.margin)
         ]
 
-    def ask(self, store: TaskStore, patches_NHWC: Array, candidates: Sequence[Sequence[str]]) -> list[Answers]:
-        """Per image, score and map under each of its candidate tasks; a bank is loaded once for all its images."""
+    def ask(
+        self, store: TaskStore, view: View, patches_NHWC: Array, candidates: Sequence[Sequence[str]]
+    ) -> list[Answers]:
+        """Per image, what each of its candidate tasks answers; a bank is loaded once for all its images.
+
+        :raises AskAgainError: a bank cannot be read; the next view leaves it out, or has its next version.
+        """
         answers: list[Answers] = [{} for _ in candidates]
         for name in dict.fromkeys(chain.from_iterable(candidates)):
             rows = [n for n, names in enumerate(candidates) if name in names]
-            bank = self.get(store, name)
-            distance_NHW = bank.distances(patches_NHWC[rows], self._preset.radius, self._threads)
+            record = view.records[name]
+            try:
+                bank = self.cache.get(store, record)
+                distance_NHW = bank.distances(patches_NHWC[rows], self._preset.radius, self._threads)
+            except VersionGoneError as error:
+                raise AskAgainError from error
+            except StoreError as error:
+                self._damaged[record.id] = str(error)
+                raise AskAgainError from error
             score_N = to_numpy(pool(distance_NHW, self._preset.top))
             for n, score, distance_HW in zip(rows, score_N.tolist(), to_numpy(distance_NHW), strict=True):
-                answers[n][name] = (score, distance_HW)
+                answers[n][name] = Answer(score, distance_HW, bank)
         return answers
 
 
 def most_normal(answers: Answers) -> str:
-    """The task whose bank finds the image most normal: it speaks for all."""
-    return min(answers, key=lambda name: answers[name][0])
+    """The task whose bank finds the image most normal; a score that is no number never wins over one that is."""
+    return min(answers, key=lambda name: score if math.isfinite(score := answers[name].score) else math.inf)

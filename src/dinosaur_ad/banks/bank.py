@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,25 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.banks.draft import Draft
-from dinosaur_ad.banks.files import read_bank
+from dinosaur_ad.banks.files import learned_digests, learned_images, read_bank
 from dinosaur_ad.banks.kept import LONGEST_HALF_NORM, Kept
 from dinosaur_ad.core.arrays import Array
-from dinosaur_ad.core.calibration import conformal_threshold, quantile_threshold
 from dinosaur_ad.core.quantise import scaled_norms, widen
 from dinosaur_ad.core.scoring import NearestPatch
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
 
-__all__ = ["Bank", "BankCache", "Draft", "alarm_threshold", "leave_there", "members_last"]
+__all__ = ["Bank", "BankCache", "Draft", "leave_there", "members_last"]
 
 Floats = NDArray[np.float32]
-
-
-def alarm_threshold(preset: Preset, scores: Floats, false_alarms: float) -> float:
-    """The score above which an image is anomalous, from the ``scores`` a task's normals got when it was taught."""
-    rule = quantile_threshold if preset.calibration == "in-sample" else conformal_threshold
-    return rule(scores, false_alarms)
 
 
 def leave_there(array: NDArray[Any]) -> Array:
@@ -43,6 +36,8 @@ class Bank:
 
     Int8 banks are held as they are stored. Float16 ones are held as float32, because widening halves whenever an image
     comes takes as long as the products; where that would not fit ``room`` bytes, they too are held as they are.
+    ``scores`` are those of the calibration normals, ``foreign`` those of pictures that show no product (empty where the
+    task was taught by an older version).
     """
 
     record: TaskRecord
@@ -51,6 +46,9 @@ class Bank:
     half_norm_HWM: Array
     scores: Floats
     level: float
+    foreign: Floats
+    images: list[str]
+    digests: list[str]
 
     @classmethod
     def opened(
@@ -72,8 +70,17 @@ class Bank:
                 f"The bank of the task '{record.name}' cannot be used (it holds values that are no numbers): restore "
                 "it from a backup, or undo or forget the task; the other tasks are not affected."
             )
-        level = float(np.median(arrays["levels"]))
-        return cls(record, kept, arrays["source"], half_norm_HWM, np.asarray(arrays["scores"]), level)
+        return cls(
+            record=record,
+            kept=kept,
+            source_HWM=arrays["source"],
+            half_norm_HWM=half_norm_HWM,
+            scores=arrays["scores"],
+            level=float(np.median(arrays["levels"])),
+            foreign=arrays["foreign"],
+            images=learned_images(record),
+            digests=learned_digests(record),
+        )
 
     @property
     def nbytes(self) -> int:
@@ -111,6 +118,7 @@ class BankCache:
         self._budget = budget
         self._put = put
         self._banks: OrderedDict[str, Bank] = OrderedDict()
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._banks)
@@ -120,13 +128,13 @@ class BankCache:
         """What all of them hold."""
         return sum(bank.nbytes for bank in self._banks.values())
 
-    def get(self, store: TaskStore, name: str) -> Bank:
-        """The bank of a task as it is in the store now."""
-        record = store.record(name)
-        bank = self._banks.pop(name, None)
-        if bank is None or bank.record.id != record.id:
-            bank = Bank.opened(store, record, self._put, self._budget)
-        self._banks[name] = bank
-        while len(self._banks) > 1 and self.nbytes > self._budget:
-            self._banks.popitem(last=False)
-        return bank
+    def get(self, store: TaskStore, record: TaskRecord) -> Bank:
+        """The bank of just this version of a task."""
+        with self._lock:
+            bank = self._banks.pop(record.name, None)
+            if bank is None or bank.record.id != record.id:
+                bank = Bank.opened(store, record, self._put, self._budget)
+            self._banks[record.name] = bank
+            while len(self._banks) > 1 and self.nbytes > self._budget:
+                self._banks.popitem(last=False)
+            return bank

@@ -61,7 +61,8 @@ class Frame:
         size = HEADERS + members * (form.channels * np.dtype(form.precision).itemsize + self.source_type.itemsize)
         size += 4 * self.places if form.precision == "int8" else 0
         size += 2 * self.width * form.channels if form.rotated else 0
-        return size + 8 * self.scores * (1 + self.rungs) + 8 * self.rungs + 4 * self.prototype
+        # A score and a level for every form, and for all forms together which image they belong to.
+        return size + self.scores * (8 * (1 + self.rungs) + 4) + 8 * self.rungs + 4 * self.prototype
 
     @property
     def source_type(self) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,11 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.banks.budget import RUNGS, Form, Frame, choose, fewer_members, ladder, say_bytes
-from dinosaur_ad.banks.files import Arrays, Ladder, ladder_arrays, read_bank, read_candidates, read_ladder
+from dinosaur_ad.banks.files import (
+    Arrays,
+    Ladder,
+    ladder_arrays,
+    learned_digests,
+    learned_images,
+    read_bank,
+    read_candidates,
+    read_ladder,
+    read_prototype,
+)
 from dinosaur_ad.banks.kept import Kept
 from dinosaur_ad.core.arrays import Array, like, namespace, to_numpy
 from dinosaur_ad.core.coreset import coreset_size
-from dinosaur_ad.core.memory import Memory, remember, unseen_memories
+from dinosaur_ad.core.memory import Memory, distances_to_others, remember, unseen_memories
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import principal_axes, project
 from dinosaur_ad.errors import InputError
@@ -32,7 +43,9 @@ class Draft:
     """A task while it is taught: everything that will be stored, growing block by block of images.
 
     ``candidates`` are the bank's members and, after them, the reserve for later updates. ``scores`` and ``levels``
-    are the image scores and the usual patch distances of the normals that calibrate the threshold.
+    are the image scores and the usual patch distances of the normals that calibrate the threshold, ``scored`` says
+    which image each belongs to (-1: held out, or unknown). ``foreign`` are the scores of pictures that show no product.
+    ``digests`` tell images apart, so that none is taught twice; they are empty where nobody gave them.
 
     A ``precision`` of its own goes before the preset's. With a ``budget`` in bytes the ``form`` of the bank is chosen
     when the first images come and before anything is calibrated, and no reserve is stored. ``ladder`` then holds the
@@ -56,9 +69,12 @@ class Draft:
     # channels, because members that are picked by all of them cover better.
     projected: bool = False
     images: list[str] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
     descriptor_sum: NDArray[np.float64] | None = None
     scores: list[float] = field(default_factory=list)
     levels: list[float] = field(default_factory=list)
+    scored: list[int] = field(default_factory=list)
+    foreign: Floats = field(default_factory=lambda: np.empty(0, np.float32))
     ladder: Ladder = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=lambda: {"memory": 0.0, "calibrate": 0.0})
 
@@ -74,8 +90,8 @@ class Draft:
     ) -> Draft:
         """A stored task, ready to see more images; with a budget, cut to it."""
         bank, kept = read_bank(store, record)
-        images, stored = list(record.manifest["images"]), record.manifest.get("bank", {})
-        prototype = store.arrays(record, "prototype")["prototype"]
+        images, stored = learned_images(record), record.manifest.get("bank", {})
+        prototype = read_prototype(store, record)
         form = Form(kept.members, kept.channels, kept.precision, kept.basis_CK is not None)
         rungs, (height, width) = read_ladder(store, record, form), kept.values_HWMK.shape[:2]
         draft = cls(
@@ -92,9 +108,12 @@ class Draft:
             scale_HW=kept.scale_HW,
             projected=kept.basis_CK is not None,
             images=images,
+            digests=learned_digests(record),
             descriptor_sum=prototype.astype(np.float64) * len(images),
             scores=bank["scores"].tolist(),
             levels=bank["levels"].tolist(),
+            scored=bank["scored"].tolist(),
+            foreign=bank["foreign"],
             ladder=rungs,
         )
         if budget is not None:
@@ -115,25 +134,33 @@ class Draft:
 
     # --- seeing images ---
 
-    def grow(self, names: list[str], patches_NHWC: Array, descriptor_NC: Floats) -> None:
+    def grow(
+        self, names: list[str], patches_NHWC: Array, descriptor_NC: Floats, digests: list[str] | None = None
+    ) -> None:
         """See one more block of normal images; the patches may lie on a GPU, and the memory is then made there."""
-        started, total = time.perf_counter(), len(self.images) + len(names)
+        started, first, total = time.perf_counter(), len(self.images), len(self.images) + len(names)
+        members = self.members
         form = self._decide(patches_NHWC, total, descriptor_NC.shape[1])
         own_NHWC, known = self._own(patches_NHWC), self.candidates
-        source_N = like(np.arange(len(self.images), total), own_NHWC, namespace(own_NHWC).int32)
+        before = None if known is None else known.first(members)
+        source_N = like(np.arange(first, total), own_NHWC, namespace(own_NHWC).int32)
         # More candidates than members are picked only where they will be stored.
         keep = form.members if self.budget else round(form.members * (1 + self.preset.reserve))
         self.candidates = remember(own_NHWC, source_N, keep, known=known, seed=self.seed)
         # Without a reserve a memory may know fewer patches than the images it has seen would allow.
         self.form = replace(form, members=min(form.members, self.candidates.members))
         self.images += names
+        self.digests += digests or [""] * len(names)
         summed = descriptor_NC.sum(axis=0, dtype=np.float64)
         self.descriptor_sum = summed if self.descriptor_sum is None else self.descriptor_sum + summed
         self.seconds["memory"] += time.perf_counter() - started
 
         started = time.perf_counter()
+        if before is not None and self.calibration != "in-sample":
+            self._recalibrate(before, first)
         if self.calibration == "in-sample":
-            self.calibrate(patches_NHWC)
+            self._fit(len(self.scores) + len(names))
+            self._take(own_NHWC, self._bank_vectors(), range(first, total))
         elif self.calibration == "unseen" and total > 1:
             unseen = unseen_memories(
                 own_NHWC,
@@ -144,21 +171,53 @@ class Draft:
                 known=known,
                 seed=self.seed,
             )
-            for held_out_NHWC, memory in unseen:
-                self._take(held_out_NHWC, memory.vectors_HWMC)
+            for held_out, memory in unseen:
+                self._take(own_NHWC[held_out], memory.vectors_HWMC, (held_out + first).tolist())
         self.seconds["calibrate"] += time.perf_counter() - started
 
     def calibrate(self, patches_NHWC: Array) -> None:
-        """Take normal images into the threshold, scored against the bank as it is."""
-        assert self.candidates is not None
+        """Take normal images that were held out into the threshold, scored against the bank as it is."""
         self._fit(len(self.scores) + patches_NHWC.shape[0])
-        self._take(self._own(patches_NHWC), self.candidates.first(self.members).vectors_HWMC)
+        self._take(self._own(patches_NHWC), self._bank_vectors(), [-1] * patches_NHWC.shape[0])
+
+    def show_foreign(self, patches_NHWC: Array) -> None:
+        """Remember what pictures that show no product score against the bank as it is."""
+        assert self.form is not None
+        kept = self._kept(self._bank_vectors())
+        distance_NHW = kept.distances(patches_NHWC, self.preset.radius)
+        self.foreign = np.asarray(to_numpy(pool(distance_NHW, self.preset.top)), np.float32)
+
+    def _recalibrate(self, before: Memory, images: int) -> None:
+        """Bring the scores of images seen earlier to what they would be against the memory of now.
+
+        Those images are gone, but their patches that were members are not: by the share by which these came closer to
+        the members of other images, the image's score falls. Where no patch of an image is left, or nobody knows which
+        image a score belongs to, the usual share holds.
+        """
+        assert self.candidates is not None
+        after = self.candidates.first(self.members)
+        was_N, is_N = (
+            to_numpy(pool(distances_to_others(before, members, self.preset.radius, images), self.preset.top))
+            for members in (before, after)
+        )
+        share_N = np.minimum(1.0, np.divide(is_N, was_N, out=np.ones_like(is_N), where=was_N > 0))
+        known_N = was_N > 0
+        usual = float(np.median(share_N[known_N])) if known_N.any() else 1.0
+        shares = [float(share_N[n]) if n >= 0 and known_N[n] else usual for n in self.scored]
+        for scores, levels in [(self.scores, self.levels), *self.ladder.values()]:
+            scores[:] = [score * share for score, share in zip(scores, shares, strict=True)]
+            levels[:] = [level * share for level, share in zip(levels, shares, strict=True)]
 
     def _own(self, patches_NHWC: Array) -> Array:
         """Patches as the candidates are."""
         return project(patches_NHWC, self.basis_CK) if self.projected else patches_NHWC
 
-    def _take(self, own_NHWC: Array, vectors_HWMC: Array) -> None:
+    def _bank_vectors(self) -> Array:
+        """The members as they are held while the task is taught."""
+        assert self.candidates is not None
+        return self.candidates.first(self.members).vectors_HWMC
+
+    def _take(self, own_NHWC: Array, vectors_HWMC: Array, images: Iterable[int]) -> None:
         """Score normal images with members that have not seen them, under the form of the bank and all smaller ones."""
         assert self.form is not None
         # Not rounded to float16, which moves no score by more than a part in ten thousand.
@@ -169,6 +228,7 @@ class Draft:
             distance_NHW = along.distances(patches_NHWK[..., : form.channels], self.preset.radius)
             scores += pool(distance_NHW, self.preset.top).tolist()
             levels += np.median(to_numpy(distance_NHW), axis=(1, 2)).tolist()
+        self.scored += images
 
     # --- the form of the bank ---
 
@@ -273,6 +333,8 @@ class Draft:
                 "source": np.ascontiguousarray(source_HWK[:, :, :members], source_type),
                 "scores": np.asarray(self.scores, np.float32),
                 "levels": np.asarray(self.levels, np.float32),
+                "scored": np.asarray(self.scored, np.int32),
+                "foreign": self.foreign,
             },
             "prototype": {"prototype": (self.descriptor_sum / len(self.images)).astype(np.float32)},
         }
@@ -289,6 +351,7 @@ class Draft:
         assert self.frame is not None
         return {
             "images": self.images,
+            "digests": self.digests,
             "members": self.members,
             "bank": {
                 "precision": self.form.precision,

@@ -30,16 +30,18 @@ class Budgets:
 
         ``record`` is the task as it is, if it is updated.
         """
-        whole = self._whole or _recorded(store)
+        given, recorded = _recorded(store)
+        whole = self._whole or recorded
         own = self._task or (_asked(record, "task") if record else None)
         room = None if whole is None else _room(store, name, whole)
         budgets = [each for each in (own, room) if each is not None]
-        return {"budget": min(budgets, default=None), "asked": {"task": own, "store": whole}}
+        asked = {"task": own, "store": whole, "given": given + (whole != recorded)}
+        return {"budget": min(budgets, default=None), "asked": asked}
 
     def cuts(self, store: TaskStore, name: str, draft: Draft) -> dict[str, Draft]:
         """The other tasks that have to give up bytes for a new one, as they will be; nothing is written yet."""
         whole = draft.asked.get("store")
-        others = [store.record(other) for other in store.names() if other != name]
+        others = [record for other, record in store.snapshot().records.items() if other != name]
         if whole is None or draft.bytes + sum(map(task_bytes, others)) <= whole:
             return {}
         fixed, flexible = ([each for each in others if ("ladder" in each.files) is can] for can in (False, True))
@@ -51,7 +53,7 @@ class Budgets:
                 store,
                 record,
                 budget=share,
-                asked={"task": _asked(record, "task"), "store": whole},
+                asked=draft.asked | {"task": _asked(record, "task")},
             )
             for record in flexible
             if task_bytes(record) > share
@@ -74,16 +76,20 @@ def _asked(record: TaskRecord, what: str) -> int | None:
     return asked
 
 
-def _recorded(store: TaskStore | None) -> int | None:
-    """The budget that a store was given last; None if it never had one."""
-    records = [store.record(name) for name in store.names()] if store else []
-    budgets = [_asked(record, "store") for record in sorted(records, key=lambda record: record.date)]
-    return next((budget for budget in reversed(budgets) if budget), None)
+def _recorded(store: TaskStore | None) -> tuple[int, int | None]:
+    """The budget that a store was given last, and the how manieth it was; 0 and None if it never had one.
+
+    Counted, because a clock may be set back; tasks of older versions were not, and there the date decides.
+    """
+    records = store.snapshot().records.values() if store else ()
+    asked = [(_asked(record, "given") or 0, record.date, _asked(record, "store")) for record in records]
+    given, _, budget = max((each for each in asked if each[2]), default=(0, "", None))
+    return given, budget
 
 
 def _room(store: TaskStore | None, name: str, whole: int) -> int:
     """How many bytes a task may take: what the others leave once each of them takes no more than it does."""
-    others = [store.record(other) for other in store.names() if other != name] if store else []
+    others = [record for other, record in store.snapshot().records.items() if other != name] if store else []
     fixed = [record for record in others if "ladder" not in record.files]
     taken = sum(map(task_bytes, fixed))
     if taken >= whole:

@@ -70,7 +70,7 @@ def pretrain_teacher(
     out = Path(out).expanduser()
     if out.exists():
         raise InputError(f"{out} exists already; remove it or choose another file for the teacher.")
-    gallery = Gallery(find_images([images]), seed, chosen)
+    gallery = Gallery(find_images([images], strict=True), seed, chosen)
     target = Target(encoder, chosen, weights, device)
     words = (
         f"PDN-S distilled from {target.description} with {len(gallery.paths)} images of '{Path(images).name}', "

@@ -62,7 +62,7 @@ class Overlays:
 
     def _free(self, place: Path, mark: str) -> Path:
         """The first name that is free, or that this image had before."""
-        from dinosaur_ad.data.images import OVERLAY
+        from dinosaur_ad.data.formats import OVERLAY
 
         for number in count(1):
             path = place.with_name(f"{place.name}{f'-{number}' if number > 1 else ''}{OVERLAY}")
@@ -140,7 +140,7 @@ def _refuse_unwritable(folder: Path) -> None:
 
 def say_overlays_left_out(arguments: Iterable[str | Path]) -> None:
     """Say how many pictures of earlier inspections lie among the images, and are not taken for images."""
-    from dinosaur_ad.data.images import OVERLAY, is_overlay_name
+    from dinosaur_ad.data.formats import OVERLAY, is_overlay_name
 
     found: set[Path] = set()
     named = 0
@@ -160,7 +160,7 @@ def say_overlays_left_out(arguments: Iterable[str | Path]) -> None:
 
 
 def _overlays_below(folder: Path) -> Iterator[Path]:
-    from dinosaur_ad.data.images import is_overlay_name
+    from dinosaur_ad.data.formats import is_overlay_name
 
     for parent, _, files in os.walk(folder):
         yield from filter(is_overlay_name, (Path(parent, file) for file in files))

@@ -118,7 +118,6 @@ class _Results:
 
 
 def _import_ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told that Ray is used here
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the behaviour to come, instead of a warning
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # warnings about Ray Data's own doing
     try:

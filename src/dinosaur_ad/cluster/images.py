@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from glob import has_magic
@@ -23,7 +24,7 @@ def find_everywhere(arguments: Sequence[str]) -> list[Path | str]:
         if is_address(argument):
             found |= {address: address for address in _addresses(argument)}
         else:
-            found |= {str(path.resolve()): path for path in find_images([argument])}
+            found |= {os.path.realpath(path): path for path in find_images([argument])}
     return list(found.values())
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dinosaur_ad.core.arrays import Array, like, namespace
+from dinosaur_ad.core.arrays import Array, device_of, like, namespace, squared_norms
 from dinosaur_ad.core.calibration import folds
 from dinosaur_ad.core.coreset import greedy_coreset
 from dinosaur_ad.core.scoring import patch_distances
@@ -73,7 +74,7 @@ def unseen_distances(
 ) -> Array:
     """Patch distances ``(n, H, W)`` of ``n`` of the ``N`` images, each to a memory that has never seen it."""
     unseen = unseen_memories(patches_NHWC, size, at_least=at_least, parts=parts, known=known, seed=seed)
-    distances = [patch_distances(held_out_NHWC, memory.vectors_HWMC, radius) for held_out_NHWC, memory in unseen]
+    distances = [patch_distances(patches_NHWC[held_out], memory.vectors_HWMC, radius) for held_out, memory in unseen]
     return namespace(patches_NHWC).concat(distances, axis=0)
 
 
@@ -85,8 +86,8 @@ def unseen_memories(
     parts: int = 5,
     known: Memory | None = None,
     seed: int = 0,
-) -> Iterator[tuple[Array, Memory]]:
-    """Some of the ``N`` images at a time, and a memory that has never seen them.
+) -> Iterator[tuple[NDArray[np.intp], Memory]]:
+    """The places of some of the ``N`` images at a time, and a memory that has never seen them.
 
     One of ``parts`` of the images at a time is held out, and a memory of ``size`` is made of the rest and of what was
     ``known`` before. That goes on until ``at_least`` images were held out, or all were. The more parts, the less the
@@ -96,7 +97,45 @@ def unseen_memories(
     images, done = patches_NHWC.shape[0], 0
     for held_out in folds(images, parts, seed):
         rest = like(np.setdiff1d(np.arange(images), held_out), patches_NHWC, xp.int64)
-        yield patches_NHWC[held_out], remember(patches_NHWC[rest], rest, size, known=known, seed=seed)
+        yield held_out, remember(patches_NHWC[rest], rest, size, known=known, seed=seed)
         done += len(held_out)
         if done >= at_least:
             return
+
+
+def distances_to_others(patches: Memory, members: Memory, radius: int, images: int) -> Array:
+    """Distance ``(images, H, W)`` of remembered patches to the nearest member that came from another image.
+
+    It is what a patch would score if its own image had not been seen. Patches that are not among ``patches`` count as
+    0: the greedy selection leaves out those that lie close to others. So do patches that have no member of another
+    image within ``radius``.
+
+    >>> tokens = np.asarray([0.0, 1.0, 5.0]).reshape(3, 1, 1, 1)
+    >>> memory = remember(tokens, np.arange(3), 3)
+    >>> distances_to_others(memory, memory, radius=0, images=3)[:, 0, 0].tolist()
+    [1.0, 1.0, 4.0]
+    """
+    xp = namespace(patches.vectors_HWMC, members.vectors_HWMC)
+    height, width, count, _ = patches.vectors_HWMC.shape
+    own_norm_HWK, norm_HWM = squared_norms(patches.vectors_HWMC), squared_norms(members.vectors_HWMC)
+    result = xp.zeros((images, height, width), dtype=own_norm_HWK.dtype, device=device_of(own_norm_HWK))
+    shifts = [(down, right) for down in range(-radius, radius + 1) for right in range(-radius, radius + 1)]
+    place_W1 = like(np.arange(width), own_norm_HWK, xp.int64)[:, None]
+    for row in range(height):  # a row at a time: of a large memory all pairs at once would not fit
+        nearest_WK = xp.full_like(own_norm_HWK[row], float("inf"))
+        for down, right in shifts:
+            first, last = max(0, -right), min(width, width - right)
+            if not 0 <= row + down < height or first >= last:
+                continue
+            here, there = slice(first, last), slice(first + right, last + right)
+            product_WKM = patches.vectors_HWMC[row, here] @ xp.matrix_transpose(members.vectors_HWMC[row + down, there])
+            squared_WKM = own_norm_HWK[row, here][:, :, None] - 2 * product_WKM + norm_HWM[row + down, there][:, None]
+            same = patches.source_HWM[row, here][:, :, None] == members.source_HWM[row + down, there][:, None]
+            squared_WKM[same] = float("inf")
+            nearest_WK[here] = xp.minimum(nearest_WK[here], xp.min(squared_WKM, axis=2))
+        nearest_WK = xp.where(xp.isfinite(nearest_WK), nearest_WK, xp.zeros_like(nearest_WK))
+        distance_WK = xp.sqrt(xp.maximum(nearest_WK, xp.zeros_like(nearest_WK)))
+        result[xp.astype(patches.source_HWM[row], xp.int64), row, xp.broadcast_to(place_W1, (width, count))] = (
+            distance_WK
+        )
+    return result

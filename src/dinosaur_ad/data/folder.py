@@ -52,7 +52,8 @@ def folder_task(train: str | Path, *, test: str | Path | None = None, name: str 
     """
     train = Path(train)
     _require_folder(train)
-    normals = tuple(FileSample(f"train/{path.relative_to(train).as_posix()}", path) for path in find_images([train]))
+    found = find_images([train], strict=True)
+    normals = tuple(FileSample(f"train/{path.relative_to(train).as_posix()}", path) for path in found)
     labelled = () if test is None else _labelled_folder(Path(test))
     return Task(name or train.resolve().name, normals, test=labelled)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from dinosaur_ad.encoders.base import Encoder, Layer, Tokens, check_layers, check_size, prepare
 from dinosaur_ad.encoders.opening import Request, open_encoder, open_on, open_torch
 from dinosaur_ad.encoders.parity import TokenParity, compare_tokens
-from dinosaur_ad.encoders.providers import DEFAULT_PRECISION, available
+from dinosaur_ad.encoders.providers import DEFAULT_PRECISION, MOST_THREADS, available
 from dinosaur_ad.encoders.registry import get_spec, list_specs, register, token_encoder
 from dinosaur_ad.encoders.resnet import ResNetFeatures, load_resnet
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec, ResNetSpec
@@ -76,8 +76,8 @@ def load_encoder(
     spec = token_encoder(get_spec(name))
     check_size(size, spec)  # before a download, not after it
     chosen = check_layers(layers, spec.depth)
-    if threads is not None and threads < 1:
-        raise EncoderError(f"The number of threads must be at least 1, got {threads}.")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise EncoderError(f"The number of threads must be at least 1 and at most {MOST_THREADS}, got {threads}.")
     if backend not in ("onnx", "torch"):
         raise EncoderError(f"There is no backend '{backend}'; choose onnx or torch.")
     if backend == "torch" and provider not in (None, "torch"):

@@ -17,11 +17,15 @@ from PIL import Image
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.encoders.weights import Weights
+from dinosaur_ad.encoders.words import shown
 from dinosaur_ad.errors import EncoderError, InputError
 
 Layer = int | Literal["final"]
 Images = Sequence[NDArray[np.uint8]] | NDArray[np.uint8]
 Floats = NDArray[np.float32]
+
+MOST_PIXELS = 4096
+"""The longest side of an input; attention over more patches than that fits into no memory."""
 
 IMAGE_MEAN = (0.485, 0.456, 0.406)
 IMAGE_STD = (0.229, 0.224, 0.225)
@@ -54,9 +58,18 @@ def prepare(images: Images, size: int) -> NDArray[np.uint8]:
     pixels = np.empty((len(checked), size, size, 3), np.uint8)
     for index, image in enumerate(checked):
         if image.shape[:2] != (size, size):
-            image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
-        pixels[index] = image if image.ndim == 3 else image[:, :, None]
+            pixels[index] = prepare_one(Image.fromarray(image), size)
+        else:
+            pixels[index] = image if image.ndim == 3 else image[:, :, None]
     return pixels
+
+
+def prepare_one(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """What :func:`prepare` makes of one image in the mode L or RGB: (size, size, 3) uint8."""
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, None], 3, axis=2)
 
 
 def check_images(images: Images) -> Sequence[NDArray[np.uint8]] | NDArray[np.uint8]:
@@ -90,7 +103,8 @@ def check_layers(layers: Sequence[Layer], depth: int) -> tuple[Layer, ...]:
     valid = [layer == "final" or (type(layer) is int and 0 <= layer < depth) for layer in chosen]
     if not chosen or not all(valid) or len(set(chosen)) != len(chosen):
         raise EncoderError(
-            f"Layers must be different blocks from 0 to {depth - 1} or 'final', at least one, got {layers!r}."
+            f"Layers must be different blocks from 0 to {depth - 1} or 'final', at least one, got "
+            f"{shown(repr(layers))}."
         )
     return chosen
 
@@ -98,7 +112,9 @@ def check_layers(layers: Sequence[Layer], depth: int) -> tuple[Layer, ...]:
 def check_size(size: int, spec: EncoderSpec) -> None:
     """Raise unless ``size`` pixels are a whole number of patches."""
     if type(size) is not int:
-        raise EncoderError(f"The input size must be a whole number of pixels, got {size!r}.")
+        raise EncoderError(f"The input size must be a whole number of pixels, got {shown(repr(size), 40)}.")
+    if size > MOST_PIXELS:
+        raise EncoderError(f"The input size can be at most {MOST_PIXELS} pixels, got {shown(str(size), 40)}.")
     if size <= 0 or size % spec.patch:
         near = max(1, round(size / spec.patch)) * spec.patch
         raise EncoderError(
@@ -174,7 +190,7 @@ class Encoder(ABC):
                 f"{pixels.dtype} {pixels.shape}; call prepare(images, {self.size}) first."
             )
         if len(pixels) <= self.batch_size:
-            return Tokens(*self._run(pixels))  # one batch is the result as it is: a copy would cost a single image
+            return Tokens(*self._numbers(pixels))  # one batch is the result as it is: a copy would cost a single image
         tokens = self._empty(len(pixels))
         for start in range(0, len(pixels), self.batch_size):
             self._fill(tokens, start, pixels[start : start + self.batch_size])
@@ -207,7 +223,17 @@ class Encoder(ABC):
 
     def _fill(self, tokens: Tokens, start: int, pixels: NDArray[np.uint8]) -> None:
         stop = start + len(pixels)
-        tokens.cls[start:stop], tokens.patches[start:stop] = self._run(pixels)
+        tokens.cls[start:stop], tokens.patches[start:stop] = self._numbers(pixels)
+
+    def _numbers(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
+        """What :meth:`_run` gives, when it can be judged: a token that is no number would be like nothing and all."""
+        cls, patches = self._run(pixels)
+        if not (np.isfinite(cls).all() and np.isfinite(patches).all()):
+            raise EncoderError(
+                f"The encoder '{self.name}' gives tokens that are no numbers on {self.provider} in {self.precision}; "
+                "verify its weights, or choose another provider or precision."
+            )
+        return cls, patches
 
 
 def fingerprint(spec: EncoderSpec, layers: Sequence[Layer], size: int, weights_sha256: str) -> str:

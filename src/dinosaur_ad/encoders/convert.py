@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec
+from dinosaur_ad.encoders.words import shown
 from dinosaur_ad.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -87,40 +88,50 @@ def canonical_resnet_name(name: str) -> str:
 
 def to_canonical(spec: BackboneSpec, published: Mapping[str, NDArray[np.generic]]) -> dict[str, Floats]:
     """Rename, split and check published tensors against ``spec``; float32 arrays in the canonical order."""
-    tensors = _vit_tensors(spec, published) if isinstance(spec, EncoderSpec) else _resnet_tensors(published)
+    if isinstance(spec, EncoderSpec):
+        tensors = _renamed(spec, published, canonical_name, _UNUSED)
+        _split_qkv(spec, tensors)
+        if spec.family == "dinov3":
+            for index in range(spec.depth):
+                tensors.setdefault(f"layer.{index}.attention.k_proj.bias", np.zeros(spec.width, np.float32))
+    else:
+        tensors = _renamed(spec, published, canonical_resnet_name, _RESNET_UNUSED)
     check_tensors(spec, tensors)
     return {name: np.ascontiguousarray(tensors[name]) for name in spec.tensor_shapes()}
 
 
-def _resnet_tensors(published: Mapping[str, NDArray[np.generic]]) -> dict[str, Floats]:
+def _renamed(
+    spec: BackboneSpec,
+    published: Mapping[str, NDArray[np.generic]],
+    rename: Callable[[str], str],
+    unused: re.Pattern[str],
+) -> dict[str, Floats]:
+    """What counts of the published tensors, under canonical names and in float32."""
     tensors: dict[str, Floats] = {}
     for name, value in published.items():
-        if not _RESNET_UNUSED.search(renamed := canonical_resnet_name(name)):
-            if value.dtype == np.float16 and renamed.endswith("running_var"):
-                # A variance too large for float16 was stored as infinity, which would silence its channel: the largest
-                # float16 is the nearest to what it was.
-                value = np.minimum(value, np.finfo(np.float16).max)
+        if unused.search(renamed := rename(name)):
+            continue
+        if renamed in tensors:
+            raise _not_of(spec, f"'{shown(renamed)}' is there twice, under different names")
+        if value.dtype not in (np.float16, np.float32, np.float64):
+            raise _not_of(spec, f"'{shown(renamed)}' holds {value.dtype} instead of floating-point numbers")
+        if value.dtype == np.float16 and renamed.endswith("running_var"):
+            # A variance too large for float16 was stored as infinity, which would silence its channel: the largest
+            # float16 is the nearest to what it was.
+            value = np.minimum(value, np.finfo(np.float16).max)
+        with np.errstate(over="ignore"):  # what becomes infinite is refused later
             tensors[renamed] = np.asarray(value, np.float32)
     return tensors
 
 
-def _vit_tensors(spec: EncoderSpec, published: Mapping[str, NDArray[np.generic]]) -> dict[str, Floats]:
-    tensors: dict[str, Floats] = {}
-    for name, value in published.items():
-        if not _UNUSED.search(renamed := canonical_name(name)):
-            tensors[renamed] = np.asarray(value, np.float32)
-    _split_qkv(tensors)
-    if spec.family == "dinov3":
-        for index in range(spec.depth):
-            tensors.setdefault(f"layer.{index}.attention.k_proj.bias", np.zeros(spec.width, np.float32))
-    return tensors
-
-
-def _split_qkv(tensors: dict[str, Floats]) -> None:
+def _split_qkv(spec: BackboneSpec, tensors: dict[str, Floats]) -> None:
     """Replace every fused ``attention.qkv`` by its three projections, in place."""
     for name in [name for name in tensors if name.endswith((".qkv.weight", ".qkv.bias"))]:
         stem, kind = name.rsplit(".qkv.", 1)
-        parts = dict(zip("qkv", np.split(tensors.pop(name), 3), strict=True))
+        fused = tensors.pop(name)
+        if fused.ndim == 0 or len(fused) % 3:
+            raise _not_of(spec, f"'{shown(name)}' has the shape {fused.shape}, which is not three projections")
+        parts = dict(zip("qkv", np.split(fused, 3), strict=True))
         if kind == "bias" and tensors.pop(f"{stem}.qkv.bias_mask", None) is not None:
             # DINOv3 multiplies the key's third of the bias by zero; what is stored there means nothing.
             parts["k"] = np.zeros_like(parts["k"])
@@ -128,21 +139,26 @@ def _split_qkv(tensors: dict[str, Floats]) -> None:
 
 
 def check_tensors(spec: BackboneSpec, tensors: Mapping[str, Floats]) -> None:
-    """Raise unless ``tensors`` are exactly those of ``spec``: names, shapes, finite values."""
+    """Raise unless ``tensors`` are exactly those of ``spec``: names, shapes, float32, finite, no negative variance."""
     expected = spec.tensor_shapes()
-    problem = ""
     if missing := [name for name in expected if name not in tensors]:
-        problem = f"{len(missing)} tensors are missing, the first is '{missing[0]}'"
-    elif extra := [name for name in tensors if name not in expected]:
-        problem = f"{len(extra)} tensors do not belong to it, the first is '{extra[0]}'"
-    else:
-        for name, shape in expected.items():
-            if tensors[name].shape != shape:
-                problem = f"'{name}' has the shape {tensors[name].shape} instead of {shape}"
-            elif not np.isfinite(tensors[name]).all():
-                problem = f"'{name}' holds values that are not finite"
-    if problem:
-        raise EncoderError(f"These are not the weights of '{spec.name}' ({spec.description}): {problem}.")
+        raise _not_of(spec, f"{len(missing)} tensors are missing, the first is '{missing[0]}'")
+    if extra := [name for name in tensors if name not in expected]:
+        raise _not_of(spec, f"{len(extra)} tensors do not belong to it, the first is '{shown(extra[0])}'")
+    for name, shape in expected.items():
+        value = tensors[name]
+        if value.shape != shape:
+            raise _not_of(spec, f"'{name}' has the shape {value.shape} instead of {shape}")
+        if value.dtype != np.float32:
+            raise _not_of(spec, f"'{name}' holds {value.dtype} instead of float32")
+        if not np.isfinite(value).all():
+            raise _not_of(spec, f"'{name}' holds values that are not finite")
+        if name.endswith("running_var") and (value < 0).any():
+            raise _not_of(spec, f"'{name}' holds negative variances")
+
+
+def _not_of(spec: BackboneSpec, problem: str) -> EncoderError:
+    return EncoderError(f"These are not the weights of '{spec.name}' ({spec.description}): {problem}.")
 
 
 def tensors_sha256(tensors: Mapping[str, Floats]) -> str:
@@ -161,14 +177,17 @@ def from_onnx(model: onnx.ModelProto) -> dict[str, Floats]:
     are recovered from the node that multiplies by them. The position embedding is stored as its CLS part and
     its grid.
     """
-    from onnx import numpy_helper
+    from onnx import TensorProto, numpy_helper
 
+    if any(init.data_location == TensorProto.EXTERNAL or init.external_data for init in model.graph.initializer):
+        raise EncoderError("This ONNX model keeps its weights in other files, which are not read; give one whole file.")
     stored = {init.name: numpy_helper.to_array(init) for init in model.graph.initializer}
     tensors = {name: value for name, value in stored.items() if not name.startswith("onnx::")}
     for node in model.graph.node:
-        if node.op_type == "MatMul" and node.input[1].startswith("onnx::") and node.input[1] in stored:
+        if node.op_type == "MatMul" and len(node.input) == 2 and node.input[1].startswith("onnx::"):
             path = node.name.strip("/").removesuffix("/MatMul").replace("/", ".")
-            tensors[f"{path}.weight"] = stored[node.input[1]].T
+            if node.input[1] in stored:
+                tensors[f"{path}.weight"] = stored[node.input[1]].T
     hidden = [value for name, value in stored.items() if name.startswith("onnx::") and value.ndim == 3]
     if hidden:
         parts = sorted(hidden, key=lambda value: value.shape[1])

@@ -1,158 +1,46 @@
 """Running what ``dinosaur export`` wrote: an encoder in a folder, whole and checked, without its weights.
 
-``manifest.json`` says what the folder holds: which encoder in which precision, for which run time, under which licence,
-size and SHA-256 of every file, and how near it came to float32 when it was made. An export keeps the fingerprint of the
-float32 encoder, so that stores accept it. Nothing is run before every file has been compared with its hash.
+An export keeps the fingerprint of the float32 encoder, so that stores accept it. Nothing is run before every file has
+been compared with its hash (:mod:`.exported_manifest`) and the model been looked at (:mod:`.exported_models`).
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad._atomic import sha256_file, write_atomic
-from dinosaur_ad.encoders.base import Encoder, Floats, Layer, Tokens, check_layers, check_size, fingerprint
+from dinosaur_ad.encoders.base import Encoder, Floats, Layer, Tokens
+from dinosaur_ad.encoders.exported_manifest import (
+    MANIFEST,
+    MODEL_FILES,
+    FileInfo,
+    Manifest,
+    read_export,
+    read_manifest,
+    write_manifest,
+)
+from dinosaur_ad.encoders.exported_models import model_problem
 from dinosaur_ad.encoders.exported_runs import Run, open_run
-from dinosaur_ad.encoders.providers import PRECISIONS, first_line
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.encoders.weights import Weights, to_stderr
+from dinosaur_ad.encoders.words import first_line, shown
 from dinosaur_ad.errors import EncoderError
 
-FORMAT = 1
-MANIFEST = "manifest.json"
-MODEL_FILES = {"onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin"), "tensorrt": ("model.onnx",)}
-"""What each kind of export is run from; the first one is opened."""
-
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.[a-z]+")
-
-
-class FileInfo(NamedTuple):
-    """Size and hash of one file of an export."""
-
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What an export says of itself; ``manifest.json`` holds these fields and ``format``.
-
-    ``parity`` are the figures of the gate and ``bank`` says which task is scored in the graph, if one is; ``made`` is
-    what made it, for people.
-    """
-
-    kind: str
-    precision: str
-    encoder: str
-    fingerprint: str
-    layers: tuple[Layer, ...]
-    size: int
-    weights_sha256: str
-    weights_source: str
-    licence: str
-    licence_url: str
-    files: Mapping[str, FileInfo]
-    parity: Mapping[str, Any]
-    bank: Mapping[str, Any] | None
-    made: Mapping[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        files = {name: info._asdict() for name, info in self.files.items()}
-        return {"format": FORMAT} | asdict(self) | {"layers": list(self.layers), "files": files}
-
-    @classmethod
-    def from_json(cls, document: Any) -> Manifest:
-        """The manifest that :meth:`to_json` gave; a ValueError says what is wrong with it."""
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise ValueError("it is of another format")
-        fields = {key: value for key, value in document.items() if key != "format"}
-        wanted: dict[str, Any] = {
-            **dict.fromkeys(("kind", "precision", "encoder", "fingerprint", "weights_sha256", "weights_source"), str),
-            **dict.fromkeys(("licence", "licence_url"), str),
-            **dict.fromkeys(("files", "parity", "made"), dict),
-            **{"layers": list, "size": int, "bank": dict | None},
-        }
-        wrong = [key for key, kind in wanted.items() if key not in fields or not isinstance(fields[key], kind)]
-        if wrong or fields.keys() - wanted.keys():
-            raise ValueError(f"it has wrong fields ({', '.join(wrong or sorted(fields.keys() - wanted.keys()))})")
-        if fields["kind"] not in MODEL_FILES or fields["precision"] not in PRECISIONS:
-            raise ValueError(f"its kind '{fields['kind']}' or precision '{fields['precision']}' is unknown")
-        files = {name: _file_info(name, info) for name, info in fields["files"].items()}
-        if not set(MODEL_FILES[fields["kind"]]) <= files.keys():
-            raise ValueError("it does not list the model")
-        return cls(**{**fields, "layers": tuple(fields["layers"]), "files": files})
-
-
-def _file_info(name: str, info: Any) -> FileInfo:
-    # A name becomes part of a path, so one that leads elsewhere must not get through.
-    if not _FILE_NAME.fullmatch(name) or not isinstance(info, dict) or info.keys() != set(FileInfo._fields):
-        raise ValueError("it does not describe its files")
-    return FileInfo(**info)
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
-    """Write ``manifest.json`` for the files that lie in ``folder`` now, and return it."""
-    others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
-    files = {path.name: FileInfo(path.stat().st_size, sha256_file(path)) for path in others}
-    whole = replace(manifest, files=files)
-    write_atomic(folder / MANIFEST, (json.dumps(whole.to_json(), indent=1) + "\n").encode())
-    return whole
-
-
-def read_manifest(folder: str | Path) -> Manifest:
-    """The manifest of an export whose files are all there and unchanged.
-
-    :raises EncoderError: there is no export, it is damaged, or it is not what its manifest says.
-    """
-    folder = Path(folder)
-    try:
-        manifest = Manifest.from_json(json.loads((folder / MANIFEST).read_text()))
-    except (FileNotFoundError, NotADirectoryError):
-        raise EncoderError(f"There is no export in {folder}; make one with: dinosaur export --out {folder}.") from None
-    except OSError as error:
-        raise EncoderError(f"The export {folder} cannot be read ({error.strerror}); check its permissions.") from error
-    except ValueError as error:
-        raise EncoderError(
-            f"The manifest of the export {folder} cannot be used: {first_line(error)}; export again with this version."
-        ) from error
-    _check_files(folder, manifest)
-    _check_identity(folder, manifest)
-    return manifest
-
-
-def _check_files(folder: Path, manifest: Manifest) -> None:
-    for name, info in manifest.files.items():
-        path = folder / name
-        try:
-            # Not through a link: a file outside the folder is not part of the export.
-            intact = not path.is_symlink() and path.stat().st_size == info.bytes and sha256_file(path) == info.sha256
-        except OSError:
-            intact = False
-        if not intact:
-            raise EncoderError(
-                f"The export {folder} is damaged: {name} is missing or not the file that was written; copy the folder "
-                "again, or export again."
-            )
-
-
-def _check_identity(folder: Path, manifest: Manifest) -> None:
-    """The fingerprint must follow from the encoder, layers, size and weights that are named beside it."""
-    spec = token_encoder(get_spec(manifest.encoder))
-    check_size(manifest.size, spec)
-    layers = check_layers(manifest.layers, spec.depth)
-    if fingerprint(spec, layers, manifest.size, manifest.weights_sha256) != manifest.fingerprint:
-        raise EncoderError(
-            f"The manifest of the export {folder} does not fit itself: its fingerprint {manifest.fingerprint} belongs "
-            "to another encoder, size or layers than it names; export again."
-        )
+__all__ = [
+    "MANIFEST",
+    "MODEL_FILES",
+    "ExportedEncoder",
+    "FileInfo",
+    "Manifest",
+    "Scored",
+    "open_exported",
+    "read_manifest",
+    "write_manifest",
+]
 
 
 class Scored(NamedTuple):
@@ -166,14 +54,15 @@ class Scored(NamedTuple):
 class ExportedEncoder(Encoder):
     """An encoder that runs from the files of an export."""
 
-    def __init__(self, folder: Path, manifest: Manifest, threads: int | None = None) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, contents: Sequence[bytes], threads: int | None = None) -> None:
         spec = token_encoder(get_spec(manifest.encoder))
         super().__init__(
             Weights(spec, manifest.weights_sha256, manifest.weights_source, dict), manifest.layers, manifest.size
         )
         self.folder, self.manifest = folder, manifest
         self._running: Run = open_run(
-            folder / MODEL_FILES[manifest.kind][0],
+            folder,
+            contents,
             manifest.kind,
             manifest.precision,
             threads,
@@ -222,14 +111,14 @@ def open_exported(
     refused with ``strict``.
     """
     folder = Path(folder)
-    manifest = read_manifest(folder)
+    manifest, contents = read_export(folder)
     asked = (manifest.layers if layers is None else tuple(layers), manifest.size if size is None else size)
     if asked != (manifest.layers, manifest.size):
         raise EncoderError(
             f"The export {folder} gives layers {manifest.layers} at {manifest.size} px, but {asked[0]} at {asked[1]} "
             "px are asked for; export it for the store at hand (--store)."
         )
-    encoder = _opened(folder, manifest, threads)
+    encoder = _opened(folder, manifest, contents, threads)
     if encoder.fallback:
         if strict:
             raise EncoderError(f"{encoder.fallback.rstrip('.')}; leave out --strict to accept that.")
@@ -237,14 +126,23 @@ def open_exported(
     return encoder
 
 
-def _opened(folder: Path, manifest: Manifest, threads: int | None) -> ExportedEncoder:
+def _opened(folder: Path, manifest: Manifest, contents: Sequence[bytes], threads: int | None) -> ExportedEncoder:
     made = ", ".join(
-        f"{key} {value}" for key, value in manifest.made.items() if key in ("opset", "onnxruntime", "openvino")
+        shown(f"{key} {value}", 40)
+        for key, value in manifest.made.items()
+        if key in ("opset", "onnxruntime", "openvino")
     )
+    if problem := model_problem(manifest.kind, contents):
+        raise EncoderError(
+            f"The export {folder} does not run here: {problem}, so dinosaur export did not write it; export again."
+        )
     try:
-        encoder = ExportedEncoder(folder, manifest, threads)
+        encoder = ExportedEncoder(folder, manifest, contents, threads)
         stamped = encoder._running.fingerprint
-        tokens = encoder.encode_prepared(np.full((1, manifest.size, manifest.size, 3), 128, np.uint8))
+        pixels = np.full((1, manifest.size, manifest.size, 3), 128, np.uint8)
+        tokens, scored = Tokens(*encoder._run(pixels)), None
+        if manifest.bank is not None:
+            tokens, scored = encoder.encode_and_score(pixels)
     except EncoderError:
         raise
     except Exception as error:  # run times fail in their own ways
@@ -254,11 +152,27 @@ def _opened(folder: Path, manifest: Manifest, threads: int | None) -> ExportedEn
         ) from error
     if stamped != manifest.fingerprint:
         raise EncoderError(
-            f"The model in the export {folder} is another one than its manifest says (fingerprint {stamped}, not "
-            f"{manifest.fingerprint}); export again."
+            f"The model in the export {folder} is another one than its manifest says (fingerprint "
+            f"{shown(stamped, 40)}, not {manifest.fingerprint}); export again."
         )
-    if not (np.isfinite(tokens.cls).all() and np.isfinite(tokens.patches).all()):
-        raise EncoderError(
-            f"The export {folder} gives numbers that are not finite on this machine; use another precision."
-        )
+    _check_outputs(encoder, tokens, scored)
     return encoder
+
+
+def _check_outputs(encoder: ExportedEncoder, tokens: Tokens, scored: Scored | None) -> None:
+    """What came out for one image must have the shapes that the manifest promises, and be numbers."""
+    channels, grid = encoder.channels, encoder.grid
+    expected: list[tuple[NDArray[Any], type, tuple[int, ...]]]
+    expected = [(tokens.cls, np.float32, (1, channels)), (tokens.patches, np.float32, (1, *grid, channels))]
+    if scored is not None:
+        expected += [(scored.score, np.float32, (1,)), (scored.map, np.float32, (1, *grid))]
+        expected += [(scored.anomalous, np.bool_, (1,))]
+    if any(value.dtype != dtype or value.shape != shape for value, dtype, shape in expected):
+        raise EncoderError(
+            f"The model in the export {encoder.folder} gives outputs of other shapes than its manifest says; export "
+            "again."
+        )
+    if not all(np.isfinite(value).all() for value, _, _ in expected):
+        raise EncoderError(
+            f"The export {encoder.folder} gives numbers that are not finite on this machine; use another precision."
+        )

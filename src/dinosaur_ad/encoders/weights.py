@@ -1,35 +1,59 @@
 """The weights on this machine: fetched or added once, kept in one canonical form, checked when read.
 
-Each encoder has a folder under :func:`cache_home` with ``model.safetensors`` and ``weights.json``, which says
-where the weights came from, what they hash to and under which licence. ``weights.json`` is written last:
-without it there are no weights, so an interrupted fetch leaves nothing half there.
+Where they lie is the business of :mod:`dinosaur_ad.encoders.cache`. What the registry pins by a hash is held to it
+whenever it is kept, verified or used: the name of a pinned encoder stands for one set of numbers.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import filelock
-
-from dinosaur_ad._atomic import sha256_file, write_atomic
+from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad._text import printable_line
+from dinosaur_ad.encoders.cache import (
+    FETCHING,
+    Record,
+    cache_home,
+    exclusive,
+    explained,
+    model_of,
+    read_json,
+    read_record,
+    record_path,
+    sweep,
+)
 from dinosaur_ad.encoders.convert import Floats, check_tensors, tensors_sha256, to_canonical
+from dinosaur_ad.encoders.reading import Published, parsing, read_file, read_whole
 from dinosaur_ad.encoders.registry import get_spec
-from dinosaur_ad.encoders.sources import Progress, Published, download, random_tensors, read_file
+from dinosaur_ad.encoders.sources import Progress, download, random_tensors
 from dinosaur_ad.encoders.specs import BackboneSpec
 from dinosaur_ad.errors import EncoderError
 
-State = Literal["built in", "ready", "absent", "damaged"]
+__all__ = [
+    "Status",
+    "Weights",
+    "add",
+    "cache_home",
+    "ensure",
+    "fetch",
+    "from_file",
+    "licence_notice",
+    "read_published",
+    "status",
+    "to_stderr",
+    "verify",
+]
+
+State = Literal["built in", "ready", "absent", "damaged", "foreign"]
+"""``foreign``: not the weights that the registry pins under this name."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +85,6 @@ class Status:
     sha256: str = ""
 
 
-def cache_home() -> Path:
-    """Return the folder for weights and graphs: ``$DINOSAUR_HOME``, else ``~/.cache/dinosaur``."""
-    home = os.environ.get("DINOSAUR_HOME") or str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "dinosaur"))
-    try:
-        return Path(home).expanduser()
-    except RuntimeError:  # neither HOME nor an entry of this user in the password file, as in some containers
-        raise EncoderError(
-            "There is no home folder to keep weights in, because this user has none; set DINOSAUR_HOME to a folder "
-            "that can be written to."
-        ) from None
-
-
 def to_stderr(message: str) -> None:
     """Print a line of progress where it does not mix with results."""
     print(printable_line(message), file=sys.stderr, flush=True)
@@ -93,7 +105,7 @@ def ensure(name: str, progress: Progress = to_stderr) -> Weights:
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
         return Weights.in_memory(spec, random_tensors(spec), spec.source)
-    if _read_record(spec) is None:
+    if read_record(spec) is None:
         if not spec.embedded:
             raise EncoderError(_how_to_get(spec))
         fetch(name, progress=progress)
@@ -111,14 +123,14 @@ def fetch(name: str, *, accept_licence: bool = False, progress: Progress = to_st
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
         return status(name)
-    with _exclusive(spec, progress) as folder:
+    with exclusive(spec, progress) as folder:
         if status(name).state == "ready" and _is_intact(spec, progress):
             return status(name)
         if spec.source == "file:":
             raise EncoderError(_how_to_get(spec))
         _accept(spec, folder, accept_licence)
-        _sweep(folder)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as temporary:
+        sweep(folder)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=FETCHING) as temporary:
             published = download(spec, Path(temporary), progress)
         progress(f"Converting the weights of '{name}'.")
         _install(spec, folder, published, spec.source)
@@ -131,22 +143,16 @@ def add(name: str, path: str | Path, *, progress: Progress = to_stderr) -> Statu
     if spec.source.startswith("seed:"):
         raise EncoderError(f"The weights of '{name}' are made from a seed; there is nothing to add.")
     published = read_published(spec, path)
-    with _exclusive(spec, progress) as folder:
+    with exclusive(spec, progress) as folder:
         _install(spec, folder, published, f"file:{path.name}")
     return status(name)
 
 
 def verify(name: str) -> Status:
-    """Re-hash the weights of ``name`` and compare names, shapes and values; raise when anything is off."""
+    """Re-hash the weights of ``name`` and compare names, shapes, values and what is pinned; raise when any is off."""
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
         return status(name)
-    record = _read_record(spec)
-    if record is None:
-        raise EncoderError(_how_to_get(spec))
-    path = _folder(spec) / "model.safetensors"
-    if not path.is_file() or sha256_file(path) != record["file_sha256"]:
-        raise EncoderError(_damaged(spec))
     _load(spec).tensors()
     return status(name)
 
@@ -156,16 +162,14 @@ def status(name: str) -> Status:
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
         return Status(name, "built in", spec.source, spec.licence, spec.description)
-    record, path = _read_record(spec), _folder(spec) / "model.safetensors"
+    record, path = read_record(spec), model_of(spec)
     if record is None:
         return Status(name, "absent", spec.source, spec.licence, spec.description)
     size = path.stat().st_size if path.is_file() else 0
-    state: State = "ready" if size == record["file_bytes"] else "damaged"
-    return Status(name, state, record["source"], spec.licence, spec.description, path, size, record["tensors_sha256"])
-
-
-def _folder(spec: BackboneSpec) -> Path:
-    return cache_home() / "encoders" / spec.name
+    state: State = "ready" if record.is_genuine(spec) else "foreign"
+    if size != record.file_bytes:
+        state = "damaged"
+    return Status(name, state, record.source, spec.licence, spec.description, path, size, record.tensors_sha256)
 
 
 def _how_to_get(spec: BackboneSpec) -> str:
@@ -193,40 +197,49 @@ def _damaged(spec: BackboneSpec) -> str:
 
 def read_published(spec: BackboneSpec, path: Path) -> Published:
     """Read a file or folder of the user's in any published form; a disk that fails is answered with a sentence."""
-    with _explained(f"read {path}", "check the path and its permissions"):
+    with explained(f"read {path}", "check the path and its permissions"):
         return read_file(spec, path)
 
 
 def _load(spec: BackboneSpec) -> Weights:
-    record = _read_record(spec)
+    record = read_record(spec)
     if record is None:
         raise EncoderError(_how_to_get(spec))
-    expected = str(record["tensors_sha256"])
+    if not record.is_genuine(spec):
+        raise EncoderError(
+            f"The weights that are kept as '{spec.name}' are not its own: {_beside(spec, record)}; run: "
+            f"dinosaur weights fetch {spec.name}."
+        )
+    expected = record
 
     def tensors() -> dict[str, Floats]:
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
+        from safetensors.numpy import load
 
+        path = model_of(spec)
         try:
-            loaded = load_file(_folder(spec) / "model.safetensors")
-        except (SafetensorError, OSError) as error:
+            with parsing(path, "safetensors file"):
+                content = read_whole(path)
+                loaded = load(content)
+            check_tensors(spec, loaded)
+        except EncoderError as error:
             raise EncoderError(_damaged(spec)) from error
-        if tensors_sha256(loaded) != expected:
+        # The tensors decide what is computed; the bytes around them are compared so that any damage is seen.
+        if tensors_sha256(loaded) != expected.tensors_sha256 or _sha256(content) != expected.file_sha256:
             raise EncoderError(_damaged(spec))
-        check_tensors(spec, loaded)
         return loaded
 
-    return Weights(spec, expected, str(record["source"]), tensors)
+    return Weights(spec, expected.tensors_sha256, expected.source, tensors)
 
 
-def _read_record(spec: BackboneSpec) -> dict[str, Any] | None:
-    """Return ``weights.json``, or None when there is none that can be read."""
-    try:
-        record = json.loads((_folder(spec) / "weights.json").read_text())
-    except (OSError, ValueError):
-        return None
-    needed = {"source", "tensors_sha256", "file_sha256", "file_bytes"}
-    return record if isinstance(record, dict) and needed <= record.keys() else None
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _beside(spec: BackboneSpec, record: Record) -> str:
+    """What weights hash to, beside what the registry says."""
+    if spec.tensors_sha256 is not None:
+        return f"their SHA-256 begins with {record.tensors_sha256[:12]}, expected {spec.tensors_sha256[:12]}"
+    return f"their file's SHA-256 begins with {record.source_sha256[:12]}, expected {str(spec.sha256)[:12]}"
 
 
 def _is_intact(spec: BackboneSpec, progress: Progress) -> bool:
@@ -239,36 +252,34 @@ def _is_intact(spec: BackboneSpec, progress: Progress) -> bool:
 
 
 def _install(spec: BackboneSpec, folder: Path, published: Published, source: str) -> None:
-    """Write the canonical weights and then the record that makes them count."""
+    """Write the canonical weights and then the record that makes them count; not those of something else."""
     from safetensors.numpy import save
 
     tensors = to_canonical(spec, published.tensors)
     content = save(tensors)
-    model, record = folder / "model.safetensors", folder / "weights.json"
-    record.unlink(missing_ok=True)
-    write_atomic(model, content)
+    record = Record(
+        source=source,
+        source_sha256=published.sha256,
+        tensors_sha256=tensors_sha256(tensors),
+        file_sha256=_sha256(content),
+        file_bytes=len(content),
+    )
+    if not record.is_genuine(spec):
+        raise EncoderError(
+            f"{source.removeprefix('file:')} has the shape of '{spec.name}' ({spec.description}) but other numbers: "
+            f"{_beside(spec, record)}; use weights of your own with --weights PATH, or add them under another name."
+        )
+    record_path(spec).unlink(missing_ok=True)
+    write_atomic(model_of(spec), content)
     facts = {
         "encoder": spec.name,
-        "source": source,
-        "source_sha256": published.sha256,
-        "tensors_sha256": tensors_sha256(tensors),
-        "file_sha256": sha256_file(model),
-        "file_bytes": len(content),
+        **asdict(record),
         "licence": spec.licence,
         "licence_url": spec.licence_url,
         "licence_accepted": _acceptance(folder),
         "date": _now(),
     }
-    write_atomic(record, json.dumps(facts, indent=2).encode())
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a killed fetch left behind: every temporary name begins with a dot."""
-    for stale in folder.glob(".*"):
-        if stale.is_dir():
-            shutil.rmtree(stale)
-        else:
-            stale.unlink()
+    write_atomic(record_path(spec), json.dumps(facts, indent=2).encode())
 
 
 def _accept(spec: BackboneSpec, folder: Path, accept_licence: bool) -> None:
@@ -283,39 +294,10 @@ def _accept(spec: BackboneSpec, folder: Path, accept_licence: bool) -> None:
 
 
 def _acceptance(folder: Path) -> str | None:
-    try:
-        return str(json.loads((folder / "licence.json").read_text())["accepted"])
-    except (OSError, ValueError, KeyError):
-        return None
+    document = read_json(folder / "licence.json")
+    accepted = document.get("accepted") if isinstance(document, dict) else None
+    return accepted if isinstance(accepted, str) else None
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-@contextmanager
-def _exclusive(spec: BackboneSpec, progress: Progress) -> Iterator[Path]:
-    """Hold the encoder's folder alone; another process that fetches the same weights is waited for."""
-    folder = _folder(spec)
-    with _explained(f"write to {folder}", "free some space or set DINOSAUR_HOME to a folder you can write to"):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / "lock")
-        try:
-            lock.acquire(timeout=0.5)
-        except filelock.Timeout:
-            progress(f"Waiting for another process that is fetching '{spec.name}'.")
-            lock.acquire()
-        try:
-            yield folder
-        finally:
-            lock.release()
-
-
-@contextmanager
-def _explained(action: str, advice: str) -> Iterator[None]:
-    """Turn a full, read-only or missing disk into one sentence: what failed, why, what to do."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise EncoderError(f"Could not {action}: {reason}; {advice}.") from error

@@ -29,8 +29,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.banks import Answers, Banks, most_normal
-from dinosaur_ad.banks.bank import Draft, alarm_threshold, leave_there
+from dinosaur_ad.banks import Answer, Answers, Banks, View, most_normal
+from dinosaur_ad.banks.bank import Draft, leave_there
+from dinosaur_ad.banks.verdict import alarm_threshold
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.features import combine_blocks, describe
 from dinosaur_ad.data.stream import batched
@@ -106,7 +107,7 @@ class DinosaurMethod(Method):
         self._banks = Banks(self.preset, BANK_CACHE_BYTES, self._put)
         self._resident = _Resident(_gpu_room(self.workbench.device))
         self._descriptors: dict[str, Floats] = {}
-        self._answers: dict[tuple[str, str], tuple[float, Floats]] = {}
+        self._answers: dict[tuple[str, str], Answer] = {}
 
     def learn(self, lesson: Lesson) -> None:
         """Make the task's bank, prototype and threshold, as ``Dinosaur.learn`` does."""
@@ -138,8 +139,8 @@ class DinosaurMethod(Method):
         routes = tuple(most_normal(answers) for answers in asked)
         limits = {name: self._threshold(name) for name in set(routes)}
         return Scores(
-            image=np.asarray([answers[name][0] for answers, name in zip(asked, routes, strict=True)], np.float32),
-            maps=np.stack([answers[name][1] for answers, name in zip(asked, routes, strict=True)]),
+            image=np.asarray([answers[name].score for answers, name in zip(asked, routes, strict=True)], np.float32),
+            maps=np.stack([answers[name].map_HW for answers, name in zip(asked, routes, strict=True)]),
             routes=routes,
             thresholds=np.asarray([limits[name] for name in routes], np.float32),
         )
@@ -152,7 +153,8 @@ class DinosaurMethod(Method):
             cls_NC, patches_NHWC = self._features(unknown)
             described = zip(unknown, self._describe(cls_NC, patches_NHWC), strict=True)
             self._descriptors |= {photo.key: row for photo, row in described}
-        candidates = self._banks.route(self._store, np.stack([self._descriptors[photo.key] for photo in photos]))
+        descriptor_NC = np.stack([self._descriptors[photo.key] for photo in photos])
+        candidates = self._banks.route(self._view(), descriptor_NC)
         return candidates, patches_NHWC if len(unknown) == len(photos) else None
 
     def _ask(self, photos: Sequence[Photo], candidates: Sequence[Sequence[str]], patches_NHWC: Floats | None) -> None:
@@ -164,7 +166,7 @@ class DinosaurMethod(Method):
         rows = [n for n, names in enumerate(missing) if names]
         if rows:
             moved_NHWC = self._moved(photos, rows, patches_NHWC)
-            answered = self._banks.ask(self._store, moved_NHWC, [missing[n] for n in rows])
+            answered = self._banks.ask(self._store, self._view(), moved_NHWC, [missing[n] for n in rows])
             for n, answers in zip(rows, answered, strict=True):
                 self._answers |= {(photos[n].key, name): answer for name, answer in answers.items()}
 
@@ -182,7 +184,12 @@ class DinosaurMethod(Method):
         return resident_NHWC if len(rows) == len(photos) else resident_NHWC[rows]
 
     def _threshold(self, task: str) -> float:
-        return alarm_threshold(self.preset, self._banks.get(self._store, task).scores, self.preset.false_alarms)
+        bank = self._banks.cache.get(self._store, self._store.record(task))
+        return alarm_threshold(self.preset, bank.scores, self.preset.false_alarms)
+
+    def _view(self) -> View:
+        """All tasks; nobody else changes this store, so it stays the same until the next lesson."""
+        return self._banks.view(self._store)
 
     # --- features ---
 

@@ -6,23 +6,32 @@
     STORE/tasks/NAME/task.json            the pointer: current version, those undo goes back to, history
     STORE/tasks/NAME/v0003/manifest.json  what the detector wants to know; size and sha256 of each array file
     STORE/tasks/NAME/v0003/bank.safetensors
-    STORE/.lock, STORE/.writer            one writer at a time; .writer says who, and stays after a crash
+    STORE/tasks/NAME/forgotten.json       the pointer of a task that was forgotten by giving it this name
+    STORE/.lock, STORE/.writer            one writer at a time; .writer says who and what, and stays after a crash
+    STORE/.locks/NAME.lock                one teacher at a time for each task, while it teaches
 
 **A change is one rename.** A version folder is written and synced before the pointer names it, and never
 changed afterwards; replacing ``task.json`` is the moment at which the change happens. A crash leaves files
 that no pointer names: readers never look at them and the next writer removes them.
 
 **Readers take no lock.** A version folder never changes, so a reader gets one version whole. The last few are
-kept for undo; when a folder goes at last, a POSIX system keeps the data of a mapped file until the map is
-closed (Windows refuses to remove it, and a later writer tries again).
+kept for undo; a reader that holds on to an older one is told that it is gone and takes a new snapshot.
+
+**Nothing that is read is trusted.** Documents carry a hash of their own bytes, a pointer that of the manifest,
+a manifest those of the array files, and each is checked when it is read. What a document may hold is one table.
+Links are not followed, and only plain files are opened. Nothing is removed but what the store itself has
+written, by name.
 
 To read the code, begin with :mod:`~dinosaur_ad.store.versions` (what a change is), then
-:mod:`~dinosaur_ad.store.tasks` (how it is made) and :mod:`~dinosaur_ad.store.reading` (how it is seen).
+:mod:`~dinosaur_ad.store.tasks` (how it is made) and :mod:`~dinosaur_ad.store.reading` (how it is seen);
+:mod:`~dinosaur_ad.store.documents` has the table, :mod:`~dinosaur_ad.store.mending` what is done after damage and
+crashes.
 """
 
 from dinosaur_ad.store.names import check_task_name
+from dinosaur_ad.store.reading import Snapshot
 from dinosaur_ad.store.records import FileInfo, TaskRecord
 from dinosaur_ad.store.store import MemoryStore, Store
 from dinosaur_ad.store.tasks import TaskStore, copy_tasks
 
-__all__ = ["FileInfo", "MemoryStore", "Store", "TaskRecord", "TaskStore", "check_task_name", "copy_tasks"]
+__all__ = ["FileInfo", "MemoryStore", "Snapshot", "Store", "TaskRecord", "TaskStore", "check_task_name", "copy_tasks"]

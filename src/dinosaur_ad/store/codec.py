@@ -5,6 +5,7 @@ Whatever is wrong with the bytes is a :class:`ValueError` that says what, for th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -35,27 +36,63 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
 }
 _LENGTH_BYTES = 8
-_MAX_HEADER_BYTES = 100_000_000  # the limit of the safetensors format
+_MAX_HEADER_BYTES = 1_000_000  # a task has a dozen arrays; each takes about a hundred bytes
+_MAX_DIMENSIONS = 16
+
+# A sealed document begins with the hash of its own bytes, taken with zeros in the place of the hash.
+_SEAL_KEY = "sha256"
+_SEAL_START = b'{\n "sha256": "'
+_BLANK_SEAL = "0" * 64
+_SEAL_END = len(_SEAL_START) + len(_BLANK_SEAL)
 
 
 def encode_json(document: Mapping[str, Json]) -> bytes:
-    """Return ``document`` as strict UTF-8 JSON.
+    """Return ``document`` as strict JSON in UTF-8.
 
     >>> decode_json(encode_json({"threshold": float("inf")}))
     {'threshold': inf}
     """
-    return json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False).encode()
+    finite = _finite(document)
+    try:
+        return json.dumps(finite, indent=1, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:  # a file name that is no text travels as escapes
+        return json.dumps(finite, indent=1, allow_nan=False).encode()
 
 
 def decode_json(data: bytes) -> dict[str, Any]:
-    """Read back what :func:`encode_json` wrote; a ValueError for anything that is not a JSON object."""
+    """Read back what :func:`encode_json` wrote; a ValueError for anything that is not one plain JSON object."""
     try:
-        document = json.loads(data, object_hook=_restore_float)
+        document = json.loads(data.decode(), object_pairs_hook=_restored, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ValueError("it is not valid JSON") from error
     if not isinstance(document, dict):
         raise ValueError("it does not hold a JSON object")
     return document
+
+
+def seal(document: Mapping[str, Json]) -> bytes:
+    """Return ``document`` as JSON that carries a hash of its own bytes, so that no flipped bit passes unnoticed.
+
+    >>> unseal(seal({"format": 2}))
+    ({'format': 2}, True)
+    """
+    data = encode_json({_SEAL_KEY: _BLANK_SEAL, **document})
+    return data[: len(_SEAL_START)] + hashlib.sha256(data).hexdigest().encode() + data[_SEAL_END:]
+
+
+def unseal(data: bytes) -> tuple[dict[str, Any], bool]:
+    """Return a document, and whether it carries its hash; a ValueError if the hash is not that of its bytes.
+
+    One without a hash is for the caller to judge: stores of format 1 have none.
+    """
+    if not data.startswith(_SEAL_START):
+        return decode_json(data), False
+    blank = data[: len(_SEAL_START)] + _BLANK_SEAL.encode() + data[_SEAL_END:]
+    if hashlib.sha256(blank).hexdigest().encode() != data[len(_SEAL_START) : _SEAL_END]:
+        raise ValueError("its sha256 is not that of its content")
+    document = decode_json(data)
+    del document[_SEAL_KEY]
+    return document, True
 
 
 def encode_arrays(arrays: Mapping[str, Array]) -> bytes:
@@ -70,9 +107,10 @@ def encode_arrays(arrays: Mapping[str, Array]) -> bytes:
 
 
 def decode_arrays(buffer: Array) -> dict[str, Array]:
-    """Return read-only views into the bytes (uint8, 1-D) of a safetensors file, without reading the data.
+    """Return read-only arrays from the bytes (uint8, 1-D) of a safetensors file.
 
-    The library's own reader copies every tensor; a view on a memory map costs nothing until it is used.
+    The largest are views; those of less than half the file are copies, so that no small array keeps a large one that
+    nobody needs any more in memory.
 
     >>> blob = encode_arrays({"prototype": np.arange(3, dtype=np.float32)})
     >>> decode_arrays(np.frombuffer(blob, np.uint8))["prototype"]
@@ -87,7 +125,8 @@ def decode_arrays(buffer: Array) -> dict[str, Array]:
             raise ValueError(f"array {name!r} does not begin where the one before it ends")
         if start + end > buffer.size:
             raise ValueError(f"it ends before array {name!r} does")
-        arrays[name] = np.ndarray(shape, dtype, buffer=buffer, offset=start + begin)
+        view = np.ndarray(shape, dtype, buffer=buffer, offset=start + begin)
+        arrays[name] = view if 2 * view.nbytes >= buffer.size else view.copy()
         arrays[name].flags.writeable = False
         position = end
     if start + position != buffer.size:
@@ -107,18 +146,27 @@ def _finite(value: Json) -> Json:
     return value
 
 
-def _restore_float(value: dict[str, Any]) -> Any:
+def _restored(pairs: list[tuple[str, Any]]) -> Any:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands twice")
     if len(value) == 1 and isinstance(tag := value.get(_FLOAT_TAG), str):
         return _NON_FINITE.get(tag, value)
     return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _array_header(buffer: Array) -> tuple[dict[str, Any], int]:
     """Return the JSON header of a safetensors file and where the data starts."""
     length = int.from_bytes(buffer[:_LENGTH_BYTES].tobytes(), "little")
     start = _LENGTH_BYTES + length
-    if buffer.size < start or length > _MAX_HEADER_BYTES:
+    if buffer.size < start:
         raise ValueError("it is shorter than its header says")
+    if length > _MAX_HEADER_BYTES:
+        raise ValueError("its header is too long")
     header = decode_json(buffer[_LENGTH_BYTES:start].tobytes())
     header.pop("__metadata__", None)
     return header, start
@@ -131,7 +179,9 @@ def _checked_entry(name: str, entry: Any) -> tuple[int, int, np.dtype[Any], list
         sizes = [*shape, begin, end]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the description of array {name!r} cannot be understood") from error
-    if not all(type(size) is int and size >= 0 for size in sizes) or not isinstance(shape, list):
+    if not isinstance(shape, list) or len(shape) > _MAX_DIMENSIONS:
+        raise ValueError(f"array {name!r} has no shape that an array can have")
+    if not all(type(size) is int and 0 <= size < 2**63 for size in sizes):
         raise ValueError(f"array {name!r} has sizes that are not counts")
     if end - begin != dtype.itemsize * math.prod(shape):
         raise ValueError(f"array {name!r} has a shape that does not fit its bytes")

@@ -9,12 +9,15 @@ from dinosaur_ad.errors import InputError
 
 TASKS = "tasks"
 POINTER = "task.json"
+FORGOTTEN = "forgotten.json"  # the pointer of a task that was forgotten by giving it this name
 MANIFEST = "manifest.json"
 
 _MAX_NAME = 64
 _NAME = re.compile(rf"(?!-)(?!\.)[A-Za-z0-9_.-]{{1,{_MAX_NAME}}}(?<!\.)")
 _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL"} | {port + n for port in ("COM", "LPT") for n in "123456789"}
 _FILE = re.compile(r"[a-z][a-z0-9_]*")
+_ARRAYS = ".safetensors"
+_VERSION = re.compile(r"v([0-9]{4,10})")
 
 
 def check_task_name(name: str) -> str:
@@ -41,6 +44,11 @@ def is_file_name(file: str) -> bool:
     return bool(_FILE.fullmatch(file))
 
 
+def is_array_file(name: str) -> bool:
+    """Tell whether a file with arrays of a task may have this name, ending included."""
+    return name.endswith(_ARRAYS) and is_file_name(name.removesuffix(_ARRAYS))
+
+
 def task_folder(name: str) -> str:
     """Return the folder of a task, relative to the store."""
     return f"{TASKS}/{name}"
@@ -49,6 +57,26 @@ def task_folder(name: str) -> str:
 def pointer_path(name: str) -> str:
     """Return the file that says which version of a task is current."""
     return f"{TASKS}/{name}/{POINTER}"
+
+
+def forgotten_path(name: str) -> str:
+    """Return what the pointer of a task is called when it was forgotten without writing anything."""
+    return f"{TASKS}/{name}/{FORGOTTEN}"
+
+
+def version_folder(name: str, version: int) -> str:
+    """Return the folder of a version, relative to the store."""
+    return f"{TASKS}/{name}/{version_name(version)}"
+
+
+def version_number(folder: str) -> int | None:
+    """Return the version that a folder of this name holds; None for any other folder.
+
+    >>> version_number("v0003"), version_number("v3"), version_number("notes")
+    (3, None, None)
+    """
+    found = _VERSION.fullmatch(folder)
+    return int(found[1]) if found and version_name(int(found[1])) == folder else None
 
 
 def version_name(version: int) -> str:
@@ -67,7 +95,7 @@ def manifest_path(name: str, version: int) -> str:
 
 def array_path(name: str, version: int, file: str) -> str:
     """Return one of the files with the arrays of a version of a task."""
-    return f"{TASKS}/{name}/{version_name(version)}/{file}.safetensors"
+    return f"{TASKS}/{name}/{version_name(version)}/{file}{_ARRAYS}"
 
 
 def _cleaned(name: str) -> str:

@@ -3,19 +3,58 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from dinosaur_ad.errors import InputError, StoreError
+from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
 from dinosaur_ad.store.codec import Array, decode_arrays
-from dinosaur_ad.store.files import Disk, Memory, reason
-from dinosaur_ad.store.names import TASKS, array_path, check_task_name, is_task_name, manifest_path, pointer_path
+from dinosaur_ad.store.disk import Disk
+from dinosaur_ad.store.documents import MAX_MANIFEST_BYTES, MAX_POINTER_BYTES, NewerFormatError
+from dinosaur_ad.store.files import LinkError, reason
+from dinosaur_ad.store.memory import Memory
+from dinosaur_ad.store.names import (
+    TASKS,
+    array_path,
+    check_task_name,
+    forgotten_path,
+    is_task_name,
+    manifest_path,
+    pointer_path,
+)
 from dinosaur_ad.store.records import TaskRecord, decode_record
 from dinosaur_ad.store.versions import Pointer
 
 _Result = TypeVar("_Result")
+
+# What to do where the file itself is not to blame.
+_ADVICE = {
+    errno.EACCES: "check its permissions",
+    errno.EPERM: "check its permissions",
+    errno.EISDIR: "remove that folder and restore the file from a backup",
+    errno.ENOMEM: "free some memory and try again",
+    errno.EMFILE: "close other files and try again",
+    errno.ENFILE: "close other files and try again",
+}
+
+
+class Snapshot(NamedTuple):
+    """All tasks of a store at one moment. All who ask for it share it, so leave it as it is.
+
+    ``stamp`` differs after any change by anyone. ``records`` are those that read intact, in the order in which they
+    were learned; their arrays are checked when they are read. ``damaged`` says of each other task what is wrong.
+    """
+
+    stamp: Hashable
+    records: dict[str, TaskRecord]
+    damaged: dict[str, str]
+
+
+class DamagedError(StoreError):
+    """What a file of a task holds cannot be believed; the task can be forgotten, learned anew and perhaps undone."""
 
 
 class TaskReader:
@@ -30,6 +69,7 @@ class TaskReader:
         # Files are read once: a pointer again when its stamp has changed, a record when its pointer was read again.
         self._known: dict[str, tuple[Hashable, Pointer]] = {}
         self._records: dict[str, tuple[Pointer, TaskRecord]] = {}
+        self._snapshot: Snapshot | None = None
 
     def names(self) -> list[str]:
         """Return the tasks in the order in which they were learned; no bank is read.
@@ -47,10 +87,37 @@ class TaskReader:
         """Return the newest version of a task, without its arrays; costs one look at its pointer's stamp."""
         return self._steadily(name, self._record)
 
-    def arrays(self, task: str | TaskRecord, file: str) -> dict[str, Array]:
-        """Return read-only arrays of one file of a task; those of a :class:`Store` are read only when used.
+    def snapshot(self) -> Snapshot:
+        """Return all tasks as they are now; costs a look at each pointer's stamp while nothing has changed."""
+        known = self._snapshot
+        if known is None or known.stamp != (self.stamp(), self._restorable(known.damaged)):
+            known = self._snapshot = self._new_snapshot()
+        return known
 
-        Given a record, they are the arrays of just that version, so that they fit its manifest.
+    def _new_snapshot(self) -> Snapshot:
+        stamp = self.stamp()  # before anything is read: what changes meanwhile makes the next snapshot
+        records: dict[str, TaskRecord] = {}
+        damaged: dict[str, str] = {}
+        for name in self.names():
+            try:
+                records[name] = self.record(name)
+            except InputError:  # forgotten since it was listed
+                continue
+            except StoreError as error:
+                damaged[name] = str(error)
+        return Snapshot((stamp, self._restorable(damaged)), records, damaged)
+
+    def _restorable(self, damaged: Iterable[str]) -> Hashable:
+        """The stamps of the manifests of damaged tasks: one may be restored without a change of its pointer."""
+        known = ((name, self._known.get(name)) for name in damaged)
+        versions = ((name, pointer[1].current.version) for name, pointer in known if pointer)
+        return tuple(self._files.stamp(manifest_path(name, version)) for name, version in versions)
+
+    def arrays(self, task: str | TaskRecord, file: str) -> dict[str, Array]:
+        """Return read-only arrays of one file of a task, which is compared with its hash every time it is read.
+
+        Given a record, they are the arrays of just that version, so that they fit its manifest; a
+        :class:`~dinosaur_ad.errors.VersionGoneError` if that version is no longer in the store.
         """
         if isinstance(task, str):
             return self._steadily(task, lambda name, pointer: self.arrays(self._record(name, pointer), file))
@@ -77,9 +144,8 @@ class TaskReader:
         try:
             return [name for name in self._files.children(TASKS) if is_task_name(name)]
         except OSError as error:
-            raise StoreError(
-                f"The store {self._files} cannot be listed ({error.strerror}): check its permissions."
-            ) from error
+            advice = "put the folder itself in its place" if isinstance(error, LinkError) else "check its permissions"
+            raise StoreError(f"The store {self._files} cannot be listed ({reason(error)}): {advice}.") from error
 
     def _pointers(self) -> dict[str, Pointer | None]:
         """Return the pointers of the tasks that are there or were; None stands for a damaged one."""
@@ -88,7 +154,8 @@ class TaskReader:
             try:
                 pointers[name] = self._pointer(name)
             except StoreError:
-                pointers[name] = None
+                if self._files.stamp(pointer_path(name)) is not None:  # else it was forgotten as damaged
+                    pointers[name] = None
         return {name: pointer for name, pointer in pointers.items() if pointer is None or pointer.versions}
 
     def _pointer(self, name: str) -> Pointer:
@@ -96,13 +163,18 @@ class TaskReader:
         path = pointer_path(name)
         stamp = self._files.stamp(path)
         if stamp is None:
+            path = forgotten_path(name)
+            stamp = self._files.stamp(path)
+        if stamp is None:
             return Pointer()
         known = self._known.get(name)
-        if known is None or known[0] != stamp:
+        if known is None or known[0] != (path, stamp):
             pointer = Pointer()
-            with self._reading(path, remedy="or remove its folder"), suppress(FileNotFoundError):  # removed just now
-                pointer = Pointer.decode(self._files.read(path))
-            known = self._known[name] = (stamp, pointer)
+            with self._reading(path, name), suppress(FileNotFoundError):  # removed just now
+                pointer = Pointer.decode(self._files.read(path, MAX_POINTER_BYTES))
+            if path == forgotten_path(name) and pointer.exists:
+                pointer = pointer.dropped()
+            known = self._known[name] = ((path, stamp), pointer)
         return known[1]
 
     def _existing(self, name: str) -> Pointer:
@@ -136,41 +208,58 @@ class TaskReader:
 
     def _read_record(self, name: str, pointer: Pointer) -> TaskRecord:
         path = manifest_path(name, pointer.current.version)
-        with self._reading(path):
-            return decode_record(name, pointer, self._files.read(path))
+        with self._reading(path, name):
+            return decode_record(name, pointer, self._files.read(path, MAX_MANIFEST_BYTES))
 
     def _arrays(self, record: TaskRecord, file: str) -> dict[str, Array]:
         if file not in record.files:
             raise StoreError(f"Task {record.name!r} has no file {file!r}; it has {', '.join(record.files)}.")
-        path = array_path(record.name, record.version, file)
-        with self._reading(path):
-            buffer = self._files.view(path)
-            if buffer.size != record.files[file].bytes:
-                raise ValueError(f"it has {buffer.size} bytes instead of {record.files[file].bytes}")
-            return decode_arrays(buffer)
+        with self._reading(array_path(record.name, record.version, file), record.name):
+            return load_arrays(self._files, record, file)
 
     def _verify(self, name: str, pointer: Pointer) -> None:
         record = self._read_record(name, pointer)  # not the one in memory, which the disk may no longer hold
-        for file, info in record.files.items():
-            path = array_path(name, record.version, file)
-            with self._reading(path):
-                if self._files.sha256(path) != info.sha256:
-                    raise ValueError("its sha256 is not the recorded one")
+        for file in record.files:
             self._arrays(record, file)
 
     def _refuse_outdated(self, record: TaskRecord) -> None:
         if record.id not in {state.sha256 for state in self._pointer(record.name).states}:
-            raise StoreError(
+            raise VersionGoneError(
                 f"Version {record.version} of task {record.name!r} is no longer in the store {self._files}: "
                 "read the record of the task again."
             )
 
     @contextmanager
-    def _reading(self, path: str, remedy: str = "or undo or forget the task") -> Iterator[None]:
+    def _reading(self, path: str, name: str) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError) as error:
-            raise StoreError(
-                f"The file {path} of the store {self._files} cannot be used ({reason(error)}): "
-                f"restore it from a backup, {remedy}; the other tasks are not affected."
+            kind, advice = StoreError, _ADVICE.get(getattr(error, "errno", None) or 0, "")
+            if isinstance(error, LinkError):
+                advice = (
+                    "a store follows no links, so put the folder itself in the place of the link, or remove the link"
+                )
+            elif isinstance(error, NewerFormatError):
+                advice = "upgrade dinosaur-ad to use it"
+            elif not advice:
+                kind, advice = DamagedError, self._remedy(name)
+            raise kind(
+                f"The file {path} of the store {self._files} cannot be used ({reason(error)}): {advice}; "
+                "the other tasks are not affected."
             ) from error
+
+    def _remedy(self, name: str) -> str:
+        """What helps a damaged task, as far as its pointer is known."""
+        known = self._known.get(name)
+        earlier = known is not None and any(state.version for state in known[1].states[:-1])
+        undo = "undo its last change, " if earlier else ""
+        return f"restore it from a backup, {undo}learn the task anew with replace (--replace), or forget it"
+
+
+def load_arrays(files: Disk | Memory, record: TaskRecord, file: str) -> dict[str, Array]:
+    """Return the arrays of one file, after comparing all of it with its size and hash in the manifest."""
+    expected = record.files[file]
+    buffer = files.load(array_path(record.name, record.version, file), expected.bytes)
+    if hashlib.sha256(buffer.data).hexdigest() != expected.sha256:
+        raise ValueError("its sha256 is not the recorded one")
+    return decode_arrays(buffer)

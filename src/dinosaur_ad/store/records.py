@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from dinosaur_ad.store.codec import Json, decode_json, encode_json
+from dinosaur_ad.store.codec import Json, seal
+from dinosaur_ad.store.documents import FORMAT_VERSION, MANIFEST, MANIFEST_1, read_document
 from dinosaur_ad.store.names import is_file_name
-from dinosaur_ad.store.versions import Pointer
-
-FORMAT_VERSION = 1
+from dinosaur_ad.store.versions import Pointer, State
 
 
 class FileInfo(NamedTuple):
@@ -27,7 +26,8 @@ class TaskRecord:
 
     ``id`` stands for the content of this version: a key for caches. ``created`` is when the task was learned,
     ``date`` when this version was written (ISO 8601, UTC). ``history`` lists what was done to the task,
-    oldest first: ``{"action", "date", "version", ...}``.
+    oldest first: ``{"action", "date", "version", ...}``. ``change`` counts the changes of the whole store: of two
+    records the one with the larger number was written later, whatever the clock said; 0 for those of before it counted.
     """
 
     name: str
@@ -39,6 +39,7 @@ class TaskRecord:
     files: dict[str, FileInfo]
     manifest: dict[str, Any]
     history: tuple[dict[str, Any], ...]
+    change: int = 0
 
 
 def file_info(content: bytes) -> FileInfo:
@@ -46,10 +47,13 @@ def file_info(content: bytes) -> FileInfo:
     return FileInfo(len(content), hashlib.sha256(content).hexdigest())
 
 
-def encode_manifest(date: str, blobs: Mapping[str, bytes], manifest: Mapping[str, Json]) -> bytes:
+def encode_manifest(state: State, blobs: Mapping[str, bytes], manifest: Mapping[str, Json]) -> bytes:
     """Return the content of ``manifest.json`` for array files with these contents."""
     files: dict[str, Json] = {file: file_info(blob)._asdict() for file, blob in blobs.items()}
-    return encode_json({"format": FORMAT_VERSION, "date": date, "files": files, "manifest": manifest})
+    about: dict[str, Json] = {key: value for key, value in asdict(state).items() if key != "sha256"}
+    data = seal({"format": FORMAT_VERSION, **about, "files": files, "manifest": manifest})
+    read_document(data, MANIFEST, MANIFEST_1)  # what could not be read back is not written
+    return data
 
 
 def decode_record(name: str, pointer: Pointer, data: bytes) -> TaskRecord:
@@ -57,7 +61,10 @@ def decode_record(name: str, pointer: Pointer, data: bytes) -> TaskRecord:
     state = pointer.current
     if file_info(data).sha256 != state.sha256:
         raise ValueError("its sha256 is not the recorded one")
-    files, manifest = _checked(decode_json(data))
+    document, _ = read_document(data, MANIFEST, MANIFEST_1)
+    # A name becomes part of a path, so one that leads elsewhere must not get through.
+    if not all(is_file_name(file) for file in document["files"]):
+        raise ValueError("it does not describe its files")
     return TaskRecord(
         name=name,
         id=state.sha256,
@@ -65,22 +72,20 @@ def decode_record(name: str, pointer: Pointer, data: bytes) -> TaskRecord:
         action=state.action,
         created=state.created,
         date=state.date,
-        files=files,
-        manifest=manifest,
+        files={file: FileInfo(**info) for file, info in document["files"].items()},
+        manifest=document["manifest"],
         history=pointer.history,
+        change=state.change,
     )
 
 
-def _checked(document: dict[str, Any]) -> tuple[dict[str, FileInfo], dict[str, Any]]:
-    files, manifest = document.get("files"), document.get("manifest")
-    if document.get("format") != FORMAT_VERSION:
-        raise ValueError("it is of another format")
-    if not isinstance(files, dict) or not isinstance(manifest, dict):
-        raise ValueError("it is not a manifest")
-    infos = {}
-    for file, info in files.items():
-        # A name becomes part of a path, so one that leads elsewhere must not get through.
-        if not is_file_name(file) or not isinstance(info, dict) or info.keys() != set(FileInfo._fields):
-            raise ValueError("it does not describe its files")
-        infos[file] = FileInfo(**info)
-    return infos, manifest
+def decode_state(version: int, data: bytes) -> tuple[State, bool]:
+    """Return the state that a manifest was written with, and whether the manifest proves itself by its own hash."""
+    document, old = read_document(data, MANIFEST, MANIFEST_1)
+    document["created"] = document.get("created", document["date"])
+    document["version"] = document.get("version", version)
+    if document["version"] != version:
+        raise ValueError("it is of another version")
+    known: dict[str, Any] = {"action": "learn", "ordinal": 0, "change": 0} | document
+    fields = {key: known[key] for key in ("version", "action", "date", "created", "ordinal", "change")}
+    return State(sha256=file_info(data).sha256, **fields), not old

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dinosaur_ad.store.codec import Json, decode_json, encode_json
+from dinosaur_ad.store.codec import Json, seal
+from dinosaur_ad.store.documents import FORMAT_VERSION, POINTER, POINTER_1, read_document
 
 KEEP = 3
 """Versions of a task that stay on disk, the current one included."""
+
+FORGET = "forget"
 
 _HISTORY_LIMIT = 100  # entries; a task updated every hour for years must not grow its pointer for ever
 
@@ -25,25 +28,26 @@ class State:
     created: str = ""
     ordinal: int = 0
     sha256: str = ""  # of manifest.json, which in turn holds those of the array files
+    # Counts the changes of the whole store: dates are for people, whose clocks are sometimes set back. 0: not counted.
+    change: int = 0
 
-    @classmethod
-    def parse(cls, document: Any) -> State:
-        """Return the state that a pointer describes; a ValueError says what is wrong with it."""
-        expected = asdict(cls())
-        if not isinstance(document, dict) or document.keys() != expected.keys():
-            raise ValueError("a state has missing or unknown fields")
-        if any(type(value) is not type(expected[key]) for key, value in document.items()):
-            raise ValueError("a state has a field of the wrong type")
-        return cls(**document)
+    def check(self) -> None:
+        """Refuse what contradicts itself, with a ValueError: a task does not vanish because of one wrong digit."""
+        if self.version and not (self.sha256 and self.action and self.date and self.created):
+            raise ValueError("it points to a version without saying what that is")
+        if not self.version and (self.sha256 or self.action not in ("", FORGET)):
+            raise ValueError("it says that the task is not there, and also what it is")
 
 
 @dataclass(frozen=True)
 class Pointer:
     """The stack of states of one task: the last is current, undo goes back to the one before it.
 
-    An empty pointer stands for a task that was never learned.
+    An empty pointer stands for a task that was never learned. ``old`` says that it was read from a file of an earlier
+    format, which the next writer replaces.
 
-    >>> learned = Pointer().with_version("learn", now(), sha256="", ordinal=1, note={"images": 20})
+    >>> state = Pointer().next_state("learn", ordinal=1, change=1)
+    >>> learned = Pointer().with_version(replace(state, sha256="0" * 64), {"images": 20})
     >>> learned.exists, learned.dropped().exists, learned.dropped().undone().exists
     (True, False, True)
     """
@@ -51,6 +55,7 @@ class Pointer:
     states: tuple[State, ...] = (State(),)
     next_version: int = 1
     history: tuple[dict[str, Any], ...] = ()
+    old: bool = field(default=False, compare=False)
 
     @property
     def current(self) -> State:
@@ -67,20 +72,25 @@ class Pointer:
         """The versions that are current or that undo can go back to."""
         return {state.version for state in self.states if state.version}
 
-    def with_version(self, action: str, date: str, *, sha256: str, ordinal: int, note: Mapping[str, Json]) -> Pointer:
-        """Return the pointer after a new version; ``ordinal`` is the place of a task that is not there yet."""
+    def next_state(self, action: str, *, ordinal: int, change: int) -> State:
+        """Return the state of a new version, without its hash; ``ordinal`` is for a task that is not there yet."""
+        date = now()
         before = self.current if self.exists else State(created=date, ordinal=ordinal)
-        return self._pushed(replace(before, version=self.next_version, action=action, date=date, sha256=sha256), note)
+        return replace(before, version=self.next_version, action=action, date=date, sha256="", change=change)
+
+    def with_version(self, state: State, note: Mapping[str, Json]) -> Pointer:
+        """Return the pointer after a new version."""
+        return self._pushed(state, note)
 
     def dropped(self) -> Pointer:
         """Return the pointer after the task was forgotten."""
-        return self._pushed(State(action="forget", date=now()), {})
+        return self._pushed(State(action=FORGET, date=now()), {})
 
-    def undone(self) -> Pointer:
-        """Return the pointer without its last change, of which only the history knows."""
-        before = self.states[-2]
+    def undone(self, steps: int = 1) -> Pointer:
+        """Return the pointer without its last changes, of which only the history knows."""
+        before = self.states[-1 - steps]
         entry = {"action": f"undo {self.current.action}", "date": now(), "version": before.version}
-        return replace(self, states=self.states[:-1], history=self._logged(entry))
+        return replace(self, states=self.states[:-steps], history=self._logged(entry))
 
     def _pushed(self, state: State, note: Mapping[str, Json]) -> Pointer:
         states = (*self.states, state)
@@ -94,21 +104,20 @@ class Pointer:
 
     def encode(self) -> bytes:
         """Return the content of ``task.json``."""
-        return encode_json(asdict(self))
+        document = {key: value for key, value in asdict(self).items() if key != "old"}
+        return seal({"format": FORMAT_VERSION, **document})
 
     @classmethod
     def decode(cls, data: bytes) -> Pointer:
         """Read ``task.json`` with suspicion: a ValueError says what is wrong with it."""
-        document = decode_json(data)
-        states, following, history = (document.get(key) for key in ("states", "next_version", "history"))
-        if not isinstance(states, list) or not states or type(following) is not int:
-            raise ValueError("it does not point to a version")
-        if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
-            raise ValueError("its history is not a list of entries")
-        parsed = tuple(State.parse(state) for state in states)
-        if not all(0 <= state.version < following for state in parsed):
+        document, old = read_document(data, POINTER, POINTER_1)
+        states = tuple(State(**state) for state in document["states"])
+        for state in states:
+            state.check()
+        versions = [state.version for state in states if state.version]
+        if len(set(versions)) < len(versions) or max(versions, default=0) >= document["next_version"]:
             raise ValueError("it points to a version that cannot exist")
-        return cls(parsed, following, tuple(history))
+        return cls(states, document["next_version"], tuple(document["history"]), old)
 
 
 def now() -> str:

@@ -50,6 +50,13 @@ _CPP = {
 }
 
 
+_TELEMETRY = {
+    "onnx": "ONNX Runtime reports its use to its maker unless ORT_DISABLE_TELEMETRY=1 is set before it is loaded.\n",
+    "openvino": "The Python package openvino reports its use to its maker; opt_in_out --opt_out switches that off.\n",
+}
+"""What somebody who runs an export without this package should know; with it, both are off."""
+
+
 def refuse_occupied(out: Path) -> None:
     """Raise unless an export can be made at ``out``."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -145,6 +152,7 @@ def readme_text(manifest: Manifest) -> str:
         f"{trt if manifest.kind == 'tensorrt' else ''}\n"
         f"Python\n{_PYTHON[kind].format(**values)}\n"
         f"C++ (rgb: a pointer to the pixels)\n{_CPP[kind].format(**values)}\n"
+        f"{_TELEMETRY[kind]}"
         "With dinosaur-ad: dinosaur inspect IMAGES --store STORE --export DIR runs it as the store's encoder, and\n"
         "dinosaur export --check DIR compares it with float32 on the machine at hand. LICENCE.txt goes where this "
         "goes.\n"

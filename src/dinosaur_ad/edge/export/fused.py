@@ -40,7 +40,9 @@ def add_bank(model: onnx.ModelProto, bank: Kept, preset: Preset, threshold: floa
     distances = _distances(maker, features, bank, preset.radius)
     maker.op("Reshape", distances, maker.constant(np.array([-1, side, side])), output="map")
     _pool(maker, distances, side * side, preset.top)
-    maker.op("Greater", "score", maker.constant(np.array(threshold, np.float32)), output="anomalous")
+    # Not "greater": a score that is no number must alarm.
+    within = maker.op("LessOrEqual", "score", maker.constant(np.array(threshold, np.float32)))
+    maker.op("Not", within, output="anomalous")
     value = helper.make_tensor_value_info
     fused.graph.output.extend(
         [

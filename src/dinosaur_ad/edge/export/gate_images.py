@@ -66,10 +66,12 @@ def gate_images(normals: Sequence[Path], labelled: Path | None, size: int, *, ha
 
 def read_some(paths: Sequence[Path], most: int, size: int) -> Pixels:
     """At most ``most`` readable images of them, evenly spread, prepared (N, size, size, 3)."""
-    images = [image for _, image in read_many(spread(paths, most)) if not isinstance(image, InputError)]
+    # Each is resized as it comes: the originals of all would not fit into memory.
+    read = (image for _, image in read_many(spread(paths, most)) if not isinstance(image, InputError))
+    images = [prepare([image], size) for image in read]
     if not images:
         raise InputError(f"None of the {len(paths)} images could be read; give readable images of normal products.")
-    return prepare(images, size)
+    return np.concatenate(images)
 
 
 def spread(items: Sequence[_Item], most: int) -> list[_Item]:

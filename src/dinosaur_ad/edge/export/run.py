@@ -18,8 +18,8 @@ import onnx
 from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
-from dinosaur_ad.banks.bank import alarm_threshold
 from dinosaur_ad.banks.files import read_bank
+from dinosaur_ad.banks.verdict import alarm_threshold
 from dinosaur_ad.edge.export.folder import in_the_making, refuse_occupied, write_files
 from dinosaur_ad.edge.export.fused import add_bank
 from dinosaur_ad.edge.export.gate import Parity, measure
@@ -40,6 +40,7 @@ from dinosaur_ad.encoders.graph_half import to_half
 from dinosaur_ad.encoders.providers import check_precision, why_not
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.weights import to_stderr
+from dinosaur_ad.encoders.words import shown
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.presets import DEFAULT, Preset
 from dinosaur_ad.store import Store
@@ -49,6 +50,7 @@ CALIBRATION_IMAGES = 64
 
 _SCORING = ("normalise", "average", "ratio", "minimum", "radius", "top")
 """What of a preset decides scores, besides layers and size."""
+_LARGEST = {"ratio": 1, "minimum": 1_000_000, "radius": 64, "top": 1}
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,18 @@ def _preset(manifest: Manifest) -> Preset:
     if not isinstance(scoring, dict) or scoring.keys() != {"preset", *_SCORING}:
         raise EncoderError("The manifest does not say how images are scored; export again with this version.")
     settings = {key: value for key, value in scoring.items() if key != "preset"}
-    return replace(DEFAULT, name=scoring["preset"], layers=manifest.layers, size=manifest.size, **settings)
+    if not isinstance(scoring["preset"], str) or not all(_plausible(key, value) for key, value in settings.items()):
+        raise EncoderError("The manifest says how images are scored in numbers that cannot be; export again.")
+    return replace(DEFAULT, name=shown(scoring["preset"]), layers=manifest.layers, size=manifest.size, **settings)
+
+
+def _plausible(key: str, value: object) -> bool:
+    """Whether a setting of a manifest, which may come from anywhere, has the type and range of one."""
+    if key in ("normalise", "average"):
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST[key]:
+        return False
+    return key in ("ratio", "top") or isinstance(value, int)
 
 
 def _reference(manifest: Manifest, weights: str | Path | None, threads: int | None) -> Encoder:

@@ -47,7 +47,7 @@ class ProfileImages:
         """Those the plan names, or drawn ones; what is inspected lies below ``folder``."""
         if plan.images is None:
             return _drawn(plan.learn_images or LEARN_IMAGES, plan, folder)
-        found = find_images([plan.images])
+        found = find_images([plan.images], strict=True)
         count = min(LEARN_IMAGES, len(found)) if plan.learn_images is None else plan.learn_images
         if len(found) < max(count, 2):
             raise InputError(

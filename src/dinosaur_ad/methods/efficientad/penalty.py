@@ -33,7 +33,7 @@ class PenaltyImages:
     """The images below a folder, resized to twice ``size`` and cut to their middle ``size`` x ``size``."""
 
     def __init__(self, folder: str, size: int) -> None:
-        self.paths = find_images([Path(folder).expanduser()])
+        self.paths = find_images([Path(folder).expanduser()], strict=True)
         self.size = size
         self._held = Held(KEEP_BYTES)
 

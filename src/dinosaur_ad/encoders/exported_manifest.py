@@ -1,0 +1,185 @@
+"""The manifest of an export, and its files: read once, compared with their hashes, and used as they were read.
+
+``manifest.json`` says what the folder holds: which encoder in which precision, for which run time, under which licence,
+size and SHA-256 of every file, and how near it came to float32 when it was made. A folder may come from anywhere, so
+nothing in it is believed: fields have types and limits, names are plain, links and pipes are not followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dinosaur_ad._atomic import sha256_file, write_atomic
+from dinosaur_ad.encoders.base import Layer, check_layers, check_size, fingerprint
+from dinosaur_ad.encoders.files import read_plain
+from dinosaur_ad.encoders.providers import PRECISIONS
+from dinosaur_ad.encoders.registry import get_spec, token_encoder
+from dinosaur_ad.encoders.words import first_line, shown
+from dinosaur_ad.errors import EncoderError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+MODEL_FILES = {"onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin"), "tensorrt": ("model.onnx",)}
+"""What each kind of export is run from; the first one is opened."""
+MOST_MANIFEST_BYTES, MOST_FILES, MOST_FILE_BYTES = 1_000_000, 32, 4 * 2**30
+LONGEST_TEXT = 500
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\.[a-z]{1,9}")
+_FIELDS: dict[str, Any] = {
+    **dict.fromkeys(("kind", "precision", "encoder", "fingerprint", "weights_sha256", "weights_source"), str),
+    **dict.fromkeys(("licence", "licence_url"), str),
+    **dict.fromkeys(("files", "parity", "made"), dict),
+    **{"layers": list, "size": int, "bank": dict | None},
+}
+
+
+class FileInfo(NamedTuple):
+    """Size and hash of one file of an export."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an export says of itself; ``manifest.json`` holds these fields and ``format``.
+
+    ``parity`` are the figures of the gate and ``bank`` says which task is scored in the graph, if one is; ``made`` is
+    what made it, for people.
+    """
+
+    kind: str
+    precision: str
+    encoder: str
+    fingerprint: str
+    layers: tuple[Layer, ...]
+    size: int
+    weights_sha256: str
+    weights_source: str
+    licence: str
+    licence_url: str
+    files: Mapping[str, FileInfo]
+    parity: Mapping[str, Any]
+    bank: Mapping[str, Any] | None
+    made: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        files = {name: info._asdict() for name, info in self.files.items()}
+        return {"format": FORMAT} | asdict(self) | {"layers": list(self.layers), "files": files}
+
+    @classmethod
+    def from_json(cls, document: Any) -> Manifest:
+        """The manifest that :meth:`to_json` gave; a ValueError says what is wrong with it."""
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise ValueError("it is of another format")
+        fields = {key: value for key, value in document.items() if key != "format"}
+        wrong = [key for key, kind in _FIELDS.items() if key not in fields or not _fits(fields[key], kind)]
+        if wrong or fields.keys() - _FIELDS.keys():
+            names = ", ".join(wrong or sorted(fields.keys() - _FIELDS.keys()))
+            raise ValueError(f"it has wrong fields ({shown(names)})")
+        if fields["kind"] not in MODEL_FILES or fields["precision"] not in PRECISIONS:
+            raise ValueError(f"its kind '{fields['kind']}' or precision '{fields['precision']}' is unknown")
+        if len(fields["files"]) > MOST_FILES:
+            raise ValueError(f"it lists more than {MOST_FILES} files")
+        files = {name: _file_info(name, info) for name, info in fields["files"].items()}
+        if not set(MODEL_FILES[fields["kind"]]) <= files.keys():
+            raise ValueError("it does not list the model")
+        if fields["bank"] is not None:
+            _check_bank(fields["bank"])
+        return cls(**{**fields, "layers": tuple(fields["layers"]), "files": files})
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if kind is str:  # it is printed and passed on, so it must not carry control characters
+        return isinstance(value, str) and len(value) <= LONGEST_TEXT and value.isprintable()
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _file_info(name: str, info: Any) -> FileInfo:
+    # A name becomes part of a path, so one that leads elsewhere must not get through.
+    if not _FILE_NAME.fullmatch(name) or not isinstance(info, dict) or info.keys() != set(FileInfo._fields):
+        raise ValueError("it does not describe its files")
+    if type(info["bytes"]) is not int or not isinstance(info["sha256"], str):
+        raise ValueError("it does not describe its files")
+    if not 0 <= info["bytes"] <= MOST_FILE_BYTES:
+        raise ValueError(f"{name} would be larger than {MOST_FILE_BYTES // 2**30} GiB")
+    return FileInfo(**info)
+
+
+def _check_bank(bank: Mapping[str, Any]) -> None:
+    named = all(_fits(bank.get(key), str) for key in ("task", "id"))
+    threshold: Any = bank.get("threshold")
+    if not named or type(threshold) not in (int, float) or not math.isfinite(threshold):
+        raise ValueError("it does not describe its bank")
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
+    """Write ``manifest.json`` for the files that lie in ``folder`` now, and return it."""
+    others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
+    files = {path.name: FileInfo(path.stat().st_size, sha256_file(path)) for path in others}
+    whole = replace(manifest, files=files)
+    write_atomic(folder / MANIFEST, (json.dumps(whole.to_json(), indent=1) + "\n").encode())
+    return whole
+
+
+def read_manifest(folder: str | Path) -> Manifest:
+    """The manifest of an export whose files are all there and unchanged.
+
+    :raises EncoderError: there is no export, it is damaged, or it is not what its manifest says.
+    """
+    return read_export(folder)[0]
+
+
+def read_export(folder: str | Path) -> tuple[Manifest, list[bytes]]:
+    """The manifest of an export, and the files of its model in the order of :data:`MODEL_FILES`, as they were hashed.
+
+    :raises EncoderError: there is no export, it is damaged, or it is not what its manifest says.
+    """
+    folder = Path(folder)
+    try:
+        manifest = Manifest.from_json(json.loads(read_plain(folder / MANIFEST, MOST_MANIFEST_BYTES, follow=False)))
+    except (FileNotFoundError, NotADirectoryError):
+        raise EncoderError(f"There is no export in {folder}; make one with: dinosaur export --out {folder}.") from None
+    except OSError as error:
+        reason = error.strerror or first_line(error)
+        raise EncoderError(f"The export {folder} cannot be read ({reason}); check its permissions.") from error
+    except (ValueError, RecursionError) as error:
+        raise EncoderError(
+            f"The manifest of the export {folder} cannot be used: {first_line(error)}; export again with this version."
+        ) from error
+    contents = {name: _read_checked(folder, name, info) for name, info in manifest.files.items()}
+    _check_identity(folder, manifest)
+    return manifest, [contents[name] for name in MODEL_FILES[manifest.kind]]
+
+
+def _read_checked(folder: Path, name: str, info: FileInfo) -> bytes:
+    try:
+        content = read_plain(folder / name, info.bytes, follow=False)
+    except (OSError, ValueError):
+        content = None
+    if content is None or len(content) != info.bytes or hashlib.sha256(content).hexdigest() != info.sha256:
+        raise EncoderError(
+            f"The export {folder} is damaged: {name} is missing or not the file that was written; copy the folder "
+            "again, or export again."
+        )
+    return content
+
+
+def _check_identity(folder: Path, manifest: Manifest) -> None:
+    """The fingerprint must follow from the encoder, layers, size and weights that are named beside it."""
+    spec = token_encoder(get_spec(manifest.encoder))
+    check_size(manifest.size, spec)
+    layers = check_layers(manifest.layers, spec.depth)
+    if fingerprint(spec, layers, manifest.size, manifest.weights_sha256) != manifest.fingerprint:
+        raise EncoderError(
+            f"The manifest of the export {folder} does not fit itself: its fingerprint {manifest.fingerprint} belongs "
+            "to another encoder, size or layers than it names; export again."
+        )

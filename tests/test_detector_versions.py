@@ -1,0 +1,212 @@
+"""One inspection, one version; a damaged task costs only itself; those who teach one task take turns."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from detector_helpers import product, spoil, taught_three_products, tiny, tree_hash
+from dinosaur_ad import Dinosaur
+from dinosaur_ad.banks import Banks
+from dinosaur_ad.errors import InputError, StoreError
+
+
+def flip(path: Path, position: int, bit: int = 1) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= bit
+    path.write_bytes(content)
+
+
+def test_score_and_threshold_are_of_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change between scoring and judging counts for the next image."""
+    tiny(tmp_path).learn("x", product(0, 30))
+    reader, writer = Dinosaur(tmp_path), Dinosaur(tmp_path)
+    image = spoil(product(0, 1, seed=5)[0])
+    before = reader.inspect(image)[0]
+    ask = Banks.ask
+
+    def ask_then_change(self: Banks, *arguments: Any) -> Any:
+        answers = ask(self, *arguments)
+        if self is reader._banks:
+            writer.update("x", [spoil(each) for each in product(0, 3, seed=len(writer.tasks()[0].history))])
+        return answers
+
+    monkeypatch.setattr(Banks, "ask", ask_then_change)
+    during = reader.inspect(image)[0]
+    monkeypatch.undo()
+    after = reader.inspect(image)[0]
+    assert (during.score, during.threshold, during.p_value) == (before.score, before.threshold, before.p_value)
+    assert (after.score, after.threshold) != (before.score, before.threshold)
+
+
+def test_forgetting_a_task_does_not_stop_the_inspection_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taught_three_products().save(tmp_path / "store")
+    reader, writer = Dinosaur(tmp_path / "store"), Dinosaur(tmp_path / "store")
+    view = Banks.view
+
+    def forget_after(self: Banks, *arguments: Any) -> Any:
+        found = view(self, *arguments)
+        if self is reader._banks and "product-1" in writer.store:
+            writer.forget("product-1")
+            writer.store.prune()
+        return found
+
+    monkeypatch.setattr(Banks, "view", forget_after)
+    results = reader.inspect([product(kind, 1, seed=9)[0] for kind in range(3)])
+    assert [each.task for each in results][::2] == ["product-0", "product-2"]
+    assert results[1].task != "product-1"
+    assert results[1].anomalous
+
+
+@pytest.mark.parametrize("file", ["task.json", "v0001/manifest.json", "v0001/bank.safetensors"])
+def test_a_damaged_task_is_left_out_and_named(tmp_path: Path, file: str) -> None:
+    taught_three_products().save(tmp_path / "store")
+    images = [product(kind, 1, seed=9)[0] for kind in range(3)]
+    before = Dinosaur(tmp_path / "store").inspect(images)
+    path = tmp_path / "store" / "tasks" / "product-1" / file
+    flip(path, len(path.read_bytes()) // 2)
+    detector = Dinosaur(tmp_path / "store")
+    after = detector.inspect(images)
+    assert all(each.left_out == ("product-1",) for each in after)
+    assert [each.score for each in after][::2] == [each.score for each in before][::2]
+    assert after[1].task != "product-1"
+    assert after[1].verdict == "anomalous"  # it is a picture of something else now
+    assert list(detector.damaged()) == ["product-1"]
+    with pytest.raises(StoreError, match="product-1"):
+        detector.inspect(images[1], task="product-1")
+    # The others can be taught, and the damaged one can be taken away or learned anew.
+    assert detector.update("product-2", product(2, 3, seed=4)).images == 3
+    assert detector.learn("product-3", product(3, 20)).images == 20
+    assert detector.learn("product-1", product(1, 30), replace=True).images == 30
+    again = detector.inspect(images)
+    assert again[1].task == "product-1"
+    assert not again[1].left_out
+    flip(tmp_path / "store" / "tasks" / "product-0" / "v0001" / "bank.safetensors", -9)
+    Dinosaur(tmp_path / "store").forget("product-0")
+    assert "product-0" not in Dinosaur(tmp_path / "store").store
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_scores_that_are_no_distances_never_mean_normal(value: float) -> None:
+    """With right hashes: whoever wrote the bank made a mistake."""
+    detector = taught_three_products()
+    store, record = detector.store, detector.store.record("product-0")
+    files = {file: dict(store.arrays(record, file)) for file in record.files}
+    files["bank"]["scores"] = np.full_like(files["bank"]["scores"], value)
+    store.put("product-0", files, record.manifest, action="learn")
+    result = detector.inspect(spoil(product(0, 1, seed=9)[0]))[0]
+    assert result.left_out == ("product-0",)
+    assert result.verdict != "normal"
+
+
+def test_an_encoder_that_gives_no_numbers_judges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = taught_three_products()
+    combine = Dinosaur._combine
+
+    def broken(self: Dinosaur, tokens: Any) -> Any:
+        patches, descriptors = combine(self, tokens)
+        patches[0, 2, 2] = np.nan
+        return patches, descriptors
+
+    monkeypatch.setattr(Dinosaur, "_combine", broken)
+    first, second = detector.stream(product(0, 2, seed=9))
+    assert "no numbers" in first.reason
+    assert second.verdict == "normal"
+    assert len(detector.learn("y", product(4, 6)).rejected) == 1
+
+
+def test_a_threshold_that_nothing_reaches_is_not_ready() -> None:
+    """Two very different images: the extrapolated threshold lies beyond everything."""
+    detector = tiny()
+    odd = [product(0, 1)[0], np.zeros((70, 70, 3), np.uint8), np.full((70, 70, 3), 255, np.uint8)]
+    learned = detector.learn("x", odd)
+    noise = np.random.default_rng(0).integers(0, 255, (70, 70, 3), np.uint8)
+    result = detector.inspect(noise, false_alarms=0.001)[0]
+    assert result.threshold > result.score
+    assert result.verdict == "not ready"
+    assert not result.anomalous
+    assert "teach it more normal images" in result.reason
+    assert bool(learned.not_ready) == (detector.inspect(noise)[0].verdict == "not ready")
+    good = tiny()
+    assert good.learn("x", product(0, 30)).not_ready == ""
+    assert good.inspect(noise)[0].verdict == "anomalous"
+
+
+def test_those_who_update_one_task_take_turns(tmp_path: Path) -> None:
+    tiny(tmp_path).learn("x", product(0, 20))
+    detectors = [Dinosaur(tmp_path) for _ in range(4)]
+    failures: list[BaseException] = []
+
+    def update(number: int) -> None:
+        try:
+            detectors[number].update("x", product(0, 3, seed=100 + number))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=update, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(Dinosaur(tmp_path).tasks()[0].manifest["images"]) == 32
+
+
+def test_a_training_image_that_was_replaced_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dinosaur_ad.visual import nearest_normal
+
+    folder = tmp_path / "a" / "photos"
+    folder.mkdir(parents=True)
+    for index, image in enumerate(product(0, 12)):
+        Image.fromarray(image).save(folder / f"{index:02d}.png")
+    monkeypatch.chdir(tmp_path / "a")
+    detector = tiny(tmp_path / "store")
+    detector.learn("x", Path("photos"))
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "b")
+    result = detector.inspect(spoil(product(0, 1, seed=3)[0]))[0]
+    assert Path(result.worst.like_image).is_absolute()
+    assert nearest_normal(result) is not None
+    Image.fromarray(product(1, 1)[0]).save(result.worst.like_image)
+    assert nearest_normal(result) is None
+
+
+def test_small_promises(tmp_path: Path) -> None:
+    import copy
+
+    result = taught_three_products().inspect(product(0, 1)[0])[0]
+    assert result == copy.deepcopy(result)
+    untaught = tiny(tmp_path / "store")
+    with pytest.raises(InputError, match="nothing has been taught"):
+        untaught.threshold("x")
+    assert not (tmp_path / "store").exists()
+    for rate in (0, 1, float("nan"), 1e-300):
+        with pytest.raises(InputError, match="false-alarm rate"):
+            taught_three_products().threshold("product-0", rate)
+
+
+def test_a_store_budget_given_later_counts_though_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from budget_helpers import detector as budgeted
+
+    budgeted(tmp_path / "store", store_budget="90kB").learn("a", product(0, 40))
+    monkeypatch.setattr("dinosaur_ad.store.tasks.now", lambda: "2001-01-01T00:00:00+00:00")
+    Dinosaur(tmp_path / "store", store_budget="60kB").learn("b", product(1, 40))
+    later = Dinosaur(tmp_path / "store")
+    later.learn("c", product(2, 40))
+    assert later.store.bytes() <= 60_000
+
+
+def test_nothing_is_touched_by_looking(tmp_path: Path) -> None:
+    taught_three_products().save(tmp_path / "store")
+    before = tree_hash(tmp_path)
+    Dinosaur(tmp_path / "store").inspect(product(0, 2))
+    assert tree_hash(tmp_path) == before
