@@ -16,18 +16,21 @@ import pytest
 
 SLOW = """
 import sys, time
-from dinosaur_ad.banks.bank import Draft
 from dinosaur_ad.cli import main
 from dinosaur_ad.detector import Dinosaur
 
-def slowly(function):
-    def call(*arguments, **options):
-        time.sleep(2.5)
-        return function(*arguments, **options)
-    return call
+learn = Dinosaur.learn
 
-Draft.grow = slowly(Draft.grow)
-Dinosaur._checked = slowly(Dinosaur._checked)
+def slowly(self, *arguments, progress, **options):
+    def then_the_memory(done, total):
+        progress(done, total)
+        if done == total:
+            time.sleep(2.5)
+
+    time.sleep(2.5)  # an encoder that takes long to load
+    return learn(self, *arguments, progress=then_the_memory, **options)
+
+Dinosaur.learn = slowly
 sys.exit(main(sys.argv[1:]))
 """
 
