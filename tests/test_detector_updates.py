@@ -81,7 +81,7 @@ def encoding_each_image_once(detector: Dinosaur, monkeypatch: pytest.MonkeyPatch
             if image.tobytes() not in known:
                 known[image.tobytes()] = encode(image[None])
         tokens = [known[image.tobytes()] for image in pixels]
-        return Tokens(*(np.concatenate(parts) for parts in zip(*tokens, strict=True)))
+        return Tokens(np.concatenate([t.cls for t in tokens]), np.concatenate([t.patches for t in tokens]))
 
     monkeypatch.setattr(detector.encoder, "encode_prepared", remembered)
 

@@ -93,7 +93,7 @@ class _Count:
         self.anomalous += result.verdict == ANOMALOUS
         self.not_ready += result.verdict not in (NORMAL, ANOMALOUS)
         self.milliseconds += result.ms.get("total", 0.0)
-        new = [name for name in getattr(result, "left_out", ()) if name not in self.left_out]
+        new = [name for name in result.left_out if name not in self.left_out]
         self.left_out.update(new)
         return new
 
@@ -142,7 +142,7 @@ def inspect(arguments: argparse.Namespace) -> int:
                     for name in damaged:
                         say(f"left out: the task '{name}' is damaged and is not asked; see: dinosaur tasks --verify")
                     _print(result, names, as_json=arguments.json)
-                if overlays and result.verdict in (NORMAL, ANOMALOUS):
+                if overlays:
                     overlays.save(result)
             progress.update(done)
     say(count.sentence())
@@ -196,7 +196,7 @@ def _print(inspection: Inspection, names: int, *, as_json: bool) -> None:
 
 def _after_verdict(inspection: Inspection, names: int) -> str:
     task = f"  {inspection.task:<{names}}  "
-    if reason := getattr(inspection, "reason", ""):
+    if reason := inspection.reason:
         return f"{task}{_path(inspection)}: {reason}"
     return (
         f"{task}{inspection.score:7.3f} / {inspection.threshold:.3f}  p {inspection.p_value:.4f}  {_path(inspection)}"

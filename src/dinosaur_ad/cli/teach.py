@@ -99,6 +99,7 @@ def learn(arguments: argparse.Namespace) -> int:
             f"The store {arguments.store} was made with the seed {detector.seed}, not with {arguments.seed}; "
             "leave the seed out, or start a new store."
         )
+    detector.waiting = say
     say_overlays_left_out([*arguments.images, *(arguments.held_out or [])])
     with _interruptible(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.learn(
@@ -114,6 +115,7 @@ def learn(arguments: argparse.Namespace) -> int:
 def update(arguments: argparse.Namespace) -> int:
     """Add images to a task."""
     detector = open_store(arguments, **encoder_options(arguments))
+    detector.waiting = say
     say_overlays_left_out(arguments.images)
     with _interruptible(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.update(arguments.name, arguments.images, progress=progress)
@@ -198,8 +200,13 @@ def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
     from dinosaur_ad.banks.budget import describe
 
     report_rejected(learned.rejected)
-    if known := len(getattr(learned, "duplicates", ())):
-        say(f"left out: {known} image{'s' * (known != 1)} that the task knew already")
+    if known := len(learned.duplicates):
+        say(f"left out: {known} image{'s' * (known != 1)} that the task knew already, or that came twice")
+    if learned.not_ready:
+        say(f"warning: not ready to judge: {learned.not_ready}")
+    if not learned.images:
+        show(f"nothing new for '{learned.task}': the task is as it was, of {learned.total_images} images")
+        return EXIT_UNREADABLE if learned.rejected else EXIT_OK
     if learned.total_images < RECOMMENDED_IMAGES:
         quality = "extrapolated" if detector.preset.calibration == "unseen" else "uncertain"
         say(
