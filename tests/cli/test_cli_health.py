@@ -230,6 +230,17 @@ class TestForAWatchdog:
         assert found["store"]["damaged"] == 1
         assert "screw" in found["problems"][0]
 
+    @pytest.mark.parametrize("gone", [True, False])
+    def test_a_bank_that_is_gone_or_cut_short_is_found(self, capsys: Capture, store: Path, gone: bool) -> None:
+        path = next((store / "tasks" / "screw").rglob("bank.safetensors"))
+        content = path.read_bytes()
+        path.unlink()
+        if not gone:
+            path.write_bytes(content[:-20])
+        code, found = as_json(capsys, "--store", str(store))
+        assert (code, found["store"]["damaged"]) == (2, 1)
+        assert f"{path.relative_to(store).as_posix()} of the store {store} has " in found["problems"][0]
+
     def test_weights_are_there(self, capsys: Capture, with_weights: str) -> None:
         code, found = as_json(capsys)
         assert (code, found["weights"]["state"]) == (0, "ready")

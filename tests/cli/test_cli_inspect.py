@@ -130,11 +130,19 @@ def test_a_newer_format_is_refused(capsys: Capture, store: Path, defect: Path) -
 
 
 @pytest.mark.parametrize("file", ["bank.safetensors", "prototype.safetensors", "manifest.json"])
-def test_a_broken_file_is_named(capsys: Capture, store: Path, defect: Path, file: str) -> None:
+def test_a_damaged_task_is_left_out_named_and_in_the_exit_code(
+    capsys: Capture, store: Path, normals: Path, defect: Path, file: str
+) -> None:
     path = next(store.glob(f"tasks/screw/*/{file}"))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    sentence = f"The file {path.relative_to(store).as_posix()} of the store"
-    assert_refused(capsys, ["inspect", str(defect), "--store", str(store)], sentence, store)
+    assert main(["inspect", str(defect), str(normals / "001.png"), "--store", str(store), "--json"]) == 4
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["left_out"] for line in out.splitlines()] == [["screw"]] * 2
+    assert err.count("left out: the task 'screw' is damaged") == 1
+    assert err.splitlines()[-1].startswith("2 images: ")
+    assert "without 1 damaged task" in err
+    # By its name it is refused: there is nothing to compare with.
+    assert_refused(capsys, ["inspect", str(defect), "--store", str(store), "--task", "screw"], "screw", store)
 
 
 def test_a_folder_that_is_no_store_is_refused(capsys: Capture, normals: Path, defect: Path) -> None:

@@ -147,9 +147,9 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["weights", "list"], "There is no home folder to keep weights in"),
-        (["learn", "nut", "IMAGES", "--store", "new"], "set DINOSAUR_HOME to a folder that can be written to."),
-        (["health"], "There is no home folder to keep weights in"),
+        (["weights", "list"], "There is no home folder to keep weights"),
+        (["learn", "nut", "IMAGES", "--store", "new"], "set DINOSAUR_HOME to a folder"),
+        (["health"], "There is no home folder to keep weights"),
         (["bench", "list", "--data", "~/data"], "This user has no home folder; set HOME, or write the path without"),
     ],
 )

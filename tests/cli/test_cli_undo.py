@@ -39,6 +39,14 @@ def test_what_does_not_remove_it_needs_none(capsys: Capture, store: Path, tmp_pa
     assert_refused(capsys, ["undo", "screw", "--store", str(store)], "add --yes", store)
 
 
+def test_a_damaged_record_is_put_together_again(capsys: Capture, store: Path) -> None:
+    pointer = store / "tasks" / "screw" / "task.json"
+    pointer.write_bytes(pointer.read_bytes()[:-20])
+    assert main(["undo", "screw", "--store", str(store)]) == 0
+    assert capsys.readouterr().out.startswith("brought back the newest intact version of 'screw', whose record was")
+    assert main(["tasks", "--store", str(store), "--verify"]) == 0
+
+
 @pytest.mark.parametrize(("reply", "code"), [("n\n", 2), ("\n", 2), ("y\n", 0), ("yes\n", 0)])
 def test_on_a_terminal_it_asks(store: Path, reply: str, code: int) -> None:
     before = tree_hash(store)

@@ -16,7 +16,8 @@ EXTRAS = {
 def require(package: str, who: str) -> None:
     """Refuse at once what would fail for a missing package after minutes of work."""
     if find_spec(package) is None:
-        raise InputError(f"{who} needs {package}, which is not installed; {install_advice(EXTRAS[package])}.")
+        how = install_advice(EXTRAS[package]) if package in EXTRAS else "install it"  # of a method of the user's
+        raise InputError(f"{who} needs {package}, which is not installed; {how}.")
 
 
 def missing(error: ImportError) -> str:

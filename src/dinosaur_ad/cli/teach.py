@@ -140,8 +140,15 @@ def undo(arguments: argparse.Namespace) -> int:
         _confirm(arguments.name)
     with _interruptible(arguments):
         action = detector.undo(arguments.name)
-    show(f"took back the last {action} of '{arguments.name}'; that cannot be taken back itself; {_left(changes[1:])}")
+    # Asked again: where versions are damaged, it goes back further than to the one before.
+    show(f"{_undone(action, arguments.name)}; {_left(_undoable(detector, arguments.name))}")
     return EXIT_OK
+
+
+def _undone(action: str, name: str) -> str:
+    if action == "damage":  # what the store says of a task that it had to put together again
+        return f"brought back the newest intact version of '{name}', whose record was damaged"
+    return f"took back the last {action} of '{name}'; that cannot be taken back itself"
 
 
 def _undoable(detector: Dinosaur, name: str) -> list[tuple[str, bool]]:
