@@ -87,10 +87,10 @@ def encoding_each_image_once(detector: Dinosaur, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("category", ["transistor", "screw"])
-def test_real_images_in_parts_as_at_once(category: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of these the calibration of before was 6 to 23 % off after ten parts, and blind after the same update twice."""
-    files = sorted((shared_folder("DINOSAUR_DATA") / "mvtec_ad" / category / "train" / "good").iterdir())[:120]
+def test_real_images_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept as they were taken, the scores of earlier parts made the threshold up to a quarter too high."""
+    category = "screw"
+    files = sorted((shared_folder("DINOSAUR_DATA") / "mvtec_ad" / category / "train" / "good").iterdir())[:80]
     order = np.random.default_rng(1).permutation(len(files))
     files = [files[n] for n in order]
     detector = Dinosaur()

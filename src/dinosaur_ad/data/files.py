@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from dinosaur_ad.data.depth import displayed, halvings, out_of_memory, stated_depth
 from dinosaur_ad.data.finding import unlistable
 from dinosaur_ad.data.formats import pillow_formats, unread_kind
-from dinosaur_ad.data.printing import is_text, printable
+from dinosaur_ad.data.printing import is_text, printable, why_no_text
 from dinosaur_ad.errors import InputError
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
@@ -45,7 +45,8 @@ class ImageFile:
         self._max_pixels = max_pixels
         self._halvings = 0
         self._image = self._header()
-        self._announced = self._image.size
+        self.stored_size = self._image.size
+        """Width and height as the header has them, before any turning or reduction."""
 
     @classmethod
     def open(cls, path: str | Path, max_pixels: int = MAX_PIXELS) -> ImageFile:
@@ -78,8 +79,8 @@ class ImageFile:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Height and width as displayed, before any reduction."""
-        width, height = self._announced
+        """Height and width as displayed, before any reduction; a PNG is decoded for it."""
+        width, height = self.stored_size
         try:
             turned = self._image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
         except Exception as error:
@@ -92,7 +93,7 @@ class ImageFile:
             self._image.draft(None, (KEEP_JPEG * side, KEEP_JPEG * side))
         elif self._image.format == "JPEG2000":
             possible = halvings(self._image)
-            while self._halvings < possible and min(self._announced) >> (self._halvings + 1) >= KEEP_JPEG_2000 * side:
+            while self._halvings < possible and min(self.stored_size) >> (self._halvings + 1) >= KEEP_JPEG_2000 * side:
                 self._halvings += 1
             if self._halvings:
                 self._image.reduce = self._halvings  # type: ignore[method-assign, assignment]
@@ -105,7 +106,7 @@ class ImageFile:
         converted = 0 if mode in ("L", "RGB") else 1 if mode.startswith(("I", "F")) else 4
         if self._image.format == "JPEG2000":
             stored += 4 * bands  # the library decodes to whole numbers of 32 bits
-        progressive = 2 * bands * self._announced[0] * self._announced[1] if "progressive" in self._image.info else 0
+        progressive = 2 * bands * self.stored_size[0] * self.stored_size[1] if "progressive" in self._image.info else 0
         return pixels * (stored + converted) + progressive
 
     def decoded(self) -> Image.Image:
@@ -120,7 +121,7 @@ class ImageFile:
         """With the values that are in the file, turned as displayed."""
         try:
             self._load()
-            if self._image.size[0] > self._announced[0] or self._image.size[1] > self._announced[1]:
+            if self._image.size[0] > self.stored_size[0] or self._image.size[1] > self.stored_size[1]:
                 raise ValueError("it is larger than its header says")
             is_turned = self._image.getexif().get(_ORIENTATION, 1) in range(2, 9)
             return ImageOps.exif_transpose(self._image) if is_turned else self._image
@@ -214,10 +215,7 @@ def _open_regular(path: Path) -> IO[bytes]:
     """The file, opened; what lies behind the name now is what was checked, and no pipe can make this wait."""
     name = printable(path)
     if not is_text(path):
-        raise InputError(
-            f"'{name}' has a name that is not text in UTF-8, which results are written in; rename the file, or set "
-            "PYTHONUTF8=1 if it is in UTF-8."
-        )
+        raise InputError(f"'{name}' has a name that {why_no_text(path)}.")
     if kind := unread_kind(path):
         raise InputError(f"'{name}' is {kind.name}, which is not read; {kind.advice}.")
     try:

@@ -37,3 +37,12 @@ def is_text(path: str | Path) -> bool:
 def name_of(path: Path) -> str:
     """What a file is called in results and stores: its path, escaped only where it could not be written as UTF-8."""
     return str(path) if is_text(path) else printable(path)
+
+
+def why_no_text(path: str | Path) -> str:
+    """What is wrong with a path that is no text, and what to do."""
+    try:
+        os.fsencode(path).decode("utf-8")
+    except UnicodeError:
+        return "is not UTF-8, in which results are written; rename the file"
+    return "this process cannot handle, because it was started without UTF-8; set PYTHONUTF8=1"

@@ -91,7 +91,8 @@ class SizedImages:
 
     def reduce(self, file: ImageFile) -> None:
         """Leave out what ``size`` pixels a side will not show."""
-        refuse_tiny(*file.shape, file.name)
+        width, height = file.stored_size
+        refuse_tiny(height, width, file.name)
         file.reduce(self.size)
 
     def from_file(self, file: ImageFile) -> SizedImage:
@@ -192,8 +193,12 @@ class _Waiting(Generic[_Name, _Result]):
         return self._bytes
 
     def started(self, pool: ThreadPoolExecutor) -> _Waiting[_Name, _Result]:
-        """Decode it in the background if it is a file."""
-        if self._file is not None:
+        """Decode it in the background if it is a file; not a very large one, which would be decoded alone anyway.
+
+        Those are decoded in one thread, when it is their turn, because the allocator of each thread keeps for a while
+        what it has freed.
+        """
+        if self._file is not None and self._bytes <= MAX_BYTES // 2:
             self._future = pool.submit(self._decoded, self._file)
         return self
 
