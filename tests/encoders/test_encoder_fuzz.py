@@ -32,7 +32,11 @@ def damaged(content: bytes, count: int, seed: int) -> Iterator[bytes]:
     for case in range(count):
         copy, kind = bytearray(content), case % 6
         # Headers are short and decide most, so half of the damage is done near the beginning or the end.
-        place = int(rng.choice([rng.integers(len(copy)), rng.integers(min(600, len(copy))), -rng.integers(1, 600)]))
+        place = int(
+            rng.choice(
+                [rng.integers(len(copy)), rng.integers(min(600, len(copy))), -rng.integers(1, min(600, len(copy)))]
+            )
+        )
         if kind == 0:
             copy = copy[:place] if place else bytearray()
         elif kind == 1:
