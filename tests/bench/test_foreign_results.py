@@ -367,3 +367,21 @@ def test_a_finished_result_that_is_not_of_this_cell_is_refused(tmp_path: Path) -
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": 5}))
     _, (failed,) = run_local(tiny_cells(), where, Log())
     assert "says that it belongs to a folder" in failed.error
+
+
+def test_a_manifest_does_not_write_beside_the_folder_it_is_restored_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file it names is there and has the right hash: only the name tells that it is not ours."""
+    where, log = around(tmp_path), Log()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp" / "deep"))
+    (tmp_path / "tmp" / "deep").mkdir(parents=True)
+    stop_half_way(monkeypatch, where)
+    folder = Path(where.out, tiny_cells()[0].folder)
+    (folder / "x").write_bytes(b"a stranger's")
+    manifest = folder / "partial/state-000/manifest.json"
+    added = {"../../x": hashlib.sha256(b"a stranger's").hexdigest()}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | added))
+    run_local(tiny_cells(), where, log)
+    assert "damaged" in log
+    assert not [path for path in (tmp_path / "tmp").rglob("*") if path.is_file()]
