@@ -19,7 +19,7 @@ from dinosaur_ad.presets import DEFAULT
 # Small enough to be fast, large enough that a bank has a reserve.
 PRESET = replace(DEFAULT, name="attack", layers=(0, 1), size=70, minimum=6)
 ENCODER = "tiny-dinov2"
-JUDGED = ("task", "score", "p_value", "threshold", "verdict", "normal_level", "false_alarms")
+JUDGED = ("task", "score", "p_value", "threshold", "verdict", "normal_level", "false_alarms", "worst")
 """What two inspections of one image by one version of a task must agree on."""
 
 
@@ -67,8 +67,8 @@ def pixels(folder: Path) -> list[Any]:
 
 def opinion(inspection: Any) -> dict[str, Any]:
     """What an inspection says, without times and maps."""
-    said = {key: getattr(inspection, key) for key in JUDGED}
-    return said | {"left_out": sorted(getattr(inspection, "left_out", ()))}
+    said = inspection.to_json()
+    return {key: said[key] for key in JUDGED} | {"left_out": sorted(getattr(inspection, "left_out", ()))}
 
 
 def portrait(store: str, fixed: str, names: list[str], undo: bool = True) -> dict[str, Any]:
