@@ -6,8 +6,8 @@
     python scripts/attack.py --only flips --case 1234       # one case alone, as a failure is repeated
     python scripts/attack.py --json attack.json             # and keep the table
 
-Everything happens in a temporary folder and with an encoder of random parameters; nothing is downloaded. The exit code is
-1 if anything failed, 130 after Ctrl-C (what was tried until then is printed). See docs/robustness.md.
+Everything happens in a temporary folder and with an encoder of random parameters; nothing is downloaded. The exit code
+is 1 if anything failed, 130 after Ctrl-C (what was tried until then is printed). See docs/robustness.md.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SHOWN = 12
-"""Failures of an attack that are printed; --json keeps all."""
+SHOWN, WIDTH = 12, 500
+"""Failures of an attack that are printed, and how much of each; --json keeps all."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,9 +74,12 @@ def run(attack: Any, place: Any, cases: Sequence[int], row: dict[str, Any], seed
             row["failures"].append({"case": outcome.case, "problem": outcome.problem})
             if row["failed"] <= SHOWN:
                 _clear()
-                print(f"{attack.name} {outcome.case}: {outcome.problem}\n  again: {again(attack.name, outcome.case, seed)}")
+                print(f"{attack.name} {outcome.case}: {outcome.problem[:WIDTH]}")
+                print(f"  again: {again(attack.name, outcome.case, seed)}", flush=True)
         if sys.stderr.isatty():
-            print(f"\r{attack.name}: {done} of {len(cases)}, {row['failed']} failed", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{attack.name}: {done} of {len(cases)}, {row['failed']} failed", end="", file=sys.stderr, flush=True
+            )
     _clear()
     if row["failed"] > SHOWN:
         print(f"{attack.name}: {row['failed'] - SHOWN} more failures (--json FILE keeps them all)")

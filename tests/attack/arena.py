@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import random
 import shutil
@@ -20,7 +21,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ PRODUCTS = ("a", "b", "c")
 UNTOUCHED = ("canary", "images", "more", "fixed", "cwd", "store", "ladder")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arena:
     """The folder, the servers, and what the untouched store says about the fixed images."""
 
@@ -41,7 +42,7 @@ class Arena:
     # As inspect --json gives them, by file name.
     expected: Mapping[str, Mapping[str, Any]]
     untouched: str
-    _numbers: Iterator[int] = itertools.count()
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def random(self, attack: str, case: int) -> random.Random:
         """The dice of one case: the same whatever else is tried."""
@@ -114,8 +115,6 @@ def environment(root: Path) -> dict[str, str]:
 
 def judged(done: Done) -> list[dict[str, Any]]:
     """The results that inspect --json printed; what cannot be understood is an error of its own."""
-    import json
-
     return [json.loads(line) for line in done.out.splitlines()]
 
 
@@ -132,7 +131,7 @@ def fingerprint(root: Path, names: Sequence[str] = (".",)) -> str:
                     continue
                 digest.update(f"{path.relative_to(root)}\0{stat.S_IFMT(mode)}\0".encode(errors="surrogateescape"))
                 if stat.S_ISLNK(mode):
-                    digest.update(os.readlink(path).encode())
+                    digest.update(str(path.readlink()).encode())
                 elif stat.S_ISREG(mode):
                     digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -24,9 +24,9 @@ def same(found: Mapping[str, Any], wanted: Mapping[str, Any], close: float = 0.0
             continue
         if close and key == "worst":  # a place, which follows from the map
             continue
-        numbers = isinstance(one, float) and isinstance(other, float)
-        if not (numbers and math.isclose(one, other, rel_tol=close, abs_tol=0)):
-            return f"{key} {one} instead of {other}"
+        if isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=close):
+            continue
+        return f"{key} {one} instead of {other}"
     return None
 
 
@@ -46,7 +46,7 @@ def results_problem(arena: Arena, done: Done, *, all_of: tuple[str, ...] = ()) -
     try:
         results = {Path(each["path"]).name: each for each in judged(done)}
     except (ValueError, KeyError, TypeError):
-        return f"it printed what is no result: {ascii(done.out[:200])}"
+        return f"it printed what is no result: {done.out[:200]!a}"
     return opinions_problem(arena.expected, results, openly=done.code == CANNOT_JUDGE, all_of=all_of)
 
 

@@ -6,9 +6,9 @@ import errno
 from collections.abc import Iterator, Sequence
 
 from attack.arena import ONE, Arena
-from attack.changes import CHANGES, Known, command
-from attack.hooks import LASTING
+from attack.changes import CHANGES, Known, command, known
 from attack.compare import results_problem
+from attack.hooks import LASTING
 from attack.runner import Done, Outcome, each
 
 SMALL, FULL = 100, 945
@@ -22,31 +22,31 @@ READS: dict[str, tuple[str, ...]] = {
 
 def attack(arena: Arena, cases: Sequence[int]) -> Iterator[Outcome]:
     """Refuse a call, then compare."""
-    known = Known(arena)
+    facts = known(arena)
     for name in READS:
         steps = {"folder": str(arena.store), "action": "count"}
-        known.calls[name] = arena.pool.cli(*_command(arena, name, arena.store), steps=steps).result
-    yield from each(arena.pool, cases, lambda case: fault(arena, known, case))
+        facts.calls[name] = arena.pool.cli(*_command(arena, name, arena.store), steps=steps).result
+    yield from each(arena.pool, cases, lambda case: fault(arena, facts, case))
 
 
 def _command(arena: Arena, name: str, store: object) -> list[str]:
     return [*(word.format(fixed=arena.fixed) for word in READS[name]), "--store", str(store)]
 
 
-def fault(arena: Arena, known: Known, case: int) -> str | None:
+def fault(arena: Arena, facts: Known, case: int) -> str | None:
     """One refusal: commands and errors in turn; a full or read-only disk stays so in half of the cases."""
     dice = arena.random("faults", case)
     names = [*CHANGES, *READS]
     name, number = names[case % len(names)], ERRORS[case // len(names) % len(ERRORS)]
-    at = dice.randint(1, len(known.calls[name]))
+    at = dice.randint(1, len(facts.calls[name]))
     lasting = number in LASTING and dice.random() < 0.5
-    where = f"{name}, {errno.errorcode[number]}{' from' if lasting else ' at'} call {at} ({known.calls[name][at - 1]})"
+    where = f"{name}, {errno.errorcode[number]}{' from' if lasting else ' at'} call {at} ({facts.calls[name][at - 1]})"
     with arena.place() as place:
         store = place / "store"
         steps = {"folder": str(store), "action": "fail", "at": at, "number": number, "lasting": lasting}
         argv = command(arena, name, store) if name in CHANGES else _command(arena, name, store)
         done = arena.pool.cli(*argv, steps=steps)
-        problem = _answer(arena, name, done) or known.problem(name, store)
+        problem = _answer(arena, name, done) or facts.problem(name, store)
     return f"{where}: {problem}" if problem else None
 
 

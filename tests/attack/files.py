@@ -55,9 +55,7 @@ def folder_of(arena: Arena, cases: Sequence[int]) -> dict[int, str]:
     return problems
 
 
-def _examine(
-    arena: Arena, store: Path, folder: Path, names: Mapping[str, int]
-) -> tuple[dict[int, str], str | None]:
+def _examine(arena: Arena, store: Path, folder: Path, names: Mapping[str, int]) -> tuple[dict[int, str], str | None]:
     """What is wrong with single files, and with the run as a whole."""
     done = arena.pool.cli("inspect", folder, "--store", store, "--json", *ONE, limit=LIMIT)
     if crash := done.crash():

@@ -1,7 +1,8 @@
 """One bit of one file of a store is flipped: refused, the task left out and named, or nothing changed at all.
 
-Most cases are judged in a child that flips, inspects and flips back, with one encoder for all of them. Some go through the
-command line. In others the damaged task is updated, or an update is undone: that must not turn damage into a good hash.
+Most cases are judged in a child that flips, inspects and flips back, with one encoder for all of them. Some go through
+the command line. In others the damaged task is updated, or an update is undone: that must not turn damage into a good
+hash.
 """
 
 from __future__ import annotations

@@ -13,11 +13,32 @@ from typing import Any
 import numpy as np
 from PIL import Image, features
 
-KINDS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "TGA", "WEBP", "JPEG2000", "AVIF", "ICO", "PCX", "SGI", "DDS", "EPS", "IM")
-NEEDS = {"WEBP": "webp", "JPEG2000": "jpg_2000", "AVIF": "avif"}
+KINDS = (
+    "PNG",
+    "JPEG",
+    "TIFF",
+    "BMP",
+    "GIF",
+    "PPM",
+    "TGA",
+    "WEBP",
+    "JPEG2000",
+    "AVIF",
+    "ICO",
+    "PCX",
+    "SGI",
+    "DDS",
+    "EPS",
+    "QOI",
+)
+LIBRARIES = {"WEBP": "webp", "JPEG2000": "jpg_2000", "AVIF": "avif"}
 ENDINGS = (".png", ".jpg", ".tif", ".bmp", ".gif", ".ppm", ".tga", ".webp", ".jp2", ".avif")
 FITTING = dict(zip(KINDS, (*ENDINGS, ".png", ".png", ".png", ".png", ".png", ".png"), strict=True))
-MODES = {"PNG": ("RGB", "L", "RGBA", "P", "I;16", "1"), "TIFF": ("RGB", "L", "I;16", "F", "CMYK"), "JPEG": ("RGB", "L", "CMYK")}
+MODES = {
+    "PNG": ("RGB", "L", "RGBA", "P", "I;16", "1"),
+    "TIFF": ("RGB", "L", "I;16", "F", "CMYK"),
+    "JPEG": ("RGB", "L", "CMYK"),
+}
 
 
 @cache
@@ -37,9 +58,12 @@ def sample(kind: str, mode: str) -> bytes:
     return buffer.getvalue()
 
 
+@cache
 def kinds() -> list[str]:
     """Those that this Pillow can write."""
-    return [kind for kind in KINDS if kind not in NEEDS or features.check(NEEDS[kind])]
+    Image.init()
+    missing = {kind for kind, library in LIBRARIES.items() if not features.check(library)}
+    return [kind for kind in KINDS if kind in Image.SAVE and kind not in missing]
 
 
 def truncated(data: bytearray, dice: random.Random) -> bytearray:
@@ -67,7 +91,13 @@ def swapped(data: bytearray, dice: random.Random) -> bytearray:
     one, other = sorted(dice.randrange(len(data) - size + 1) for _ in range(2))
     if other - one < size:
         return flipped(data, dice)
-    return data[:one] + data[other : other + size] + data[one + size : other] + data[one : one + size] + data[other + size :]
+    return (
+        data[:one]
+        + data[other : other + size]
+        + data[one + size : other]
+        + data[one : one + size]
+        + data[other + size :]
+    )
 
 
 def repeated(data: bytearray, dice: random.Random) -> bytearray:

@@ -1,7 +1,7 @@
 """File-system calls of a process, counted: at the n-th one it dies, or the call fails.
 
-The calls are those that Python code makes through :mod:`os` and :func:`open`, as far as they concern one folder. A write is
-two steps, the second one in the middle of its data, so that half written files are among what is left behind.
+The calls are those that Python code makes through :mod:`os` and :func:`open`, as far as they concern one folder. A
+write is two steps, the second one in the middle of its data, so that half written files are among what is left behind.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 # Whatever changes a folder, and whatever looks at it.
-CHANGING = ("write", "fsync", "fdatasync", "replace", "rename", "unlink", "remove", "mkdir", "rmdir", "link", "symlink")
-CHANGING += ("utime", "ftruncate", "truncate", "chmod", "fchmod")
+CHANGING = (
+    *("write", "fsync", "fdatasync", "replace", "rename", "unlink", "remove", "mkdir", "rmdir", "link", "symlink"),
+    *("utime", "ftruncate", "truncate", "chmod", "fchmod"),
+)
 LOOKING = ("open", "scandir", "listdir", "stat", "lstat", "read")
 # A disk that is full or read-only stays so, but can be read.
 LASTING = (errno.ENOSPC, errno.EROFS)
@@ -26,8 +28,8 @@ LASTING = (errno.ENOSPC, errno.EROFS)
 class Steps:
     """Counts the file-system calls below a folder and acts at one of them.
 
-    ``action`` is ``"count"`` (does nothing; ``seen`` lists the calls), ``"kill"`` (the process ends as with ``kill -9``) or
-    ``"fail"`` (the call raises the OSError of ``number``; with ``lasting`` all later changes fail too).
+    ``action`` is ``"count"`` (does nothing; ``seen`` lists the calls), ``"kill"`` (the process ends as with
+    ``kill -9``) or ``"fail"`` (the call raises the OSError of ``number``; with ``lasting`` all later changes fail too).
     """
 
     def __init__(self, folder: str, action: str, at: int = 0, number: int = 0, lasting: bool = False) -> None:
@@ -41,9 +43,12 @@ class Steps:
         for name in (*CHANGING, *LOOKING):
             if hasattr(os, name) and name != "open":
                 setattr(os, name, self._before(name, getattr(os, name)))
-        os.open = self._os_open(os.open)  # type: ignore[assignment]
-        os.close = self._os_close(os.close)
-        io.open = builtins.open = self._open(io.open)  # type: ignore[assignment]
+        opened = self._open(io.open)
+        replaced: Any = os
+        replaced.open, replaced.close = self._os_open(os.open), self._os_close(os.close)
+        for module in (io, builtins):  # the same function under two names
+            replaced = module
+            replaced.open = opened
 
     def step(self, name: str, path: Any) -> None:
         """Count one call; at the chosen one, act."""
@@ -64,7 +69,7 @@ class Steps:
             return dir_fd in self._descriptors
         if not isinstance(path, str | bytes | os.PathLike):
             return False
-        absolute = os.path.abspath(os.fsdecode(path))
+        absolute = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 (links are not to be followed)
         return absolute == self._folder or absolute.startswith(self._folder + os.sep)
 
     def _before(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from detector_helpers import product, spoil
 from dinosaur_ad import Dinosaur
+from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.presets import DEFAULT
 
@@ -71,30 +72,32 @@ def opinion(inspection: Any) -> dict[str, Any]:
     return {key: said[key] for key in JUDGED} | {"left_out": sorted(getattr(inspection, "left_out", ()))}
 
 
-def portrait(store: str, fixed: str, names: list[str], undo: bool = True) -> dict[str, Any]:
+def portrait(store: str, fixed: str, names: Sequence[str], encoder: Encoder | None = None) -> dict[str, Any]:
     """All that a user can get out of a store: tasks, contents, results, and where undo leads from here.
 
     The store is not changed: undo is tried on a copy.
     """
     path = Path(store)
-    detector = Dinosaur(path, threads=1)
+    detector = Dinosaur(path, encoder=encoder, threads=1)
     images = pixels(Path(fixed))
     said: dict[str, Any] = {"tasks": {record.name: contents(record) for record in detector.tasks()}}
     said["routed"] = [opinion(each) for each in detector.inspect(images)]
     said["asked"] = {
         name: [opinion(each) for each in detector.inspect(images, task=name)] for name in sorted(said["tasks"])
     }
-    if undo:
-        copy = path.with_name(f"{path.name}-undone")
-        shutil.copytree(path, copy)
-        said["undo"] = {name: _undone(copy, name) for name in names}
-        shutil.rmtree(copy)
+    copy = path.with_name(f"{path.name}-undone")
+    shutil.copytree(path, copy)
+    said["undo"] = {name: _undone(copy, name) for name in names}
+    shutil.rmtree(copy)
     return said
 
 
 def contents(record: Any) -> dict[str, Any]:
     """What a version of a task holds, whenever it was written."""
-    return {"files": {file: info.sha256 for file, info in record.files.items()}, "images": len(record.manifest["images"])}
+    return {
+        "files": {file: info.sha256 for file, info in record.files.items()},
+        "images": len(record.manifest["images"]),
+    }
 
 
 def _undone(store: Path, name: str) -> list[Any]:
@@ -110,11 +113,13 @@ def _undone(store: Path, name: str) -> list[Any]:
     return steps
 
 
-def aftermath(store: str, fixed: str, names: list[str], images: str) -> dict[str, Any]:
-    """What a store holds after something went wrong, and whether the next write and a check of every byte work."""
-    said = portrait(store, fixed, names)
-    code = cli(["learn", "next", images, "--store", store, "--threads", "1"])
-    verified = cli(["tasks", "--verify", "--store", store])
-    again = portrait(store, fixed, [], undo=False)["tasks"]
-    del again["next"]
-    return {"state": said, "learn": code, "verify": verified, "others": again == said["tasks"]}
+def aftermath(store: str, fixed: str, names: Sequence[str], images: str) -> dict[str, Any]:
+    """What a store holds after something went wrong; then the next write and a check of every byte must work."""
+    encoder = Dinosaur(store, threads=1).encoder
+    said = portrait(store, fixed, names, encoder)
+    detector = Dinosaur(store, encoder=encoder)
+    detector.learn("next", images)
+    for name in detector.store.names():
+        detector.store.verify(name)
+    others = {record.name: contents(record) for record in Dinosaur(store).tasks() if record.name != "next"}
+    return {"state": said, "others": others == said["tasks"]}

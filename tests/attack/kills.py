@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attack.arena import Arena
-from attack.changes import CHANGES, Known, command
+from attack.changes import CHANGES, Known, command, known
 from attack.runner import Outcome, each
 
 SMALL, FULL = 30, 600
@@ -13,11 +13,11 @@ SMALL, FULL = 30, 600
 
 def attack(arena: Arena, cases: Sequence[int]) -> Iterator[Outcome]:
     """Kill, then compare."""
-    known = Known(arena)
-    yield from each(arena.pool, cases, lambda case: kill(arena, known, case))
+    facts = known(arena)
+    yield from each(arena.pool, cases, lambda case: kill(arena, facts, case))
 
 
-def kill(arena: Arena, known: Known, case: int) -> str | None:
+def kill(arena: Arena, facts: Known, case: int) -> str | None:
     """One kill: the changes in turn; every third at a random time, the others at one of the calls."""
     dice = arena.random("kills", case)
     change = list(CHANGES)[case % len(CHANGES)]
@@ -25,14 +25,14 @@ def kill(arena: Arena, known: Known, case: int) -> str | None:
         store = place / "store"
         argv = command(arena, change, store)
         if case // len(CHANGES) % 3 == 2:
-            moment = dice.uniform(0, 1.1 * known.seconds[change])
+            moment = dice.uniform(0, 1.1 * facts.seconds[change])
             done = arena.pool.cli(*argv, kill_after=moment)
             where = f"{change} killed after {moment * 1e3:.0f} ms"
         else:
-            at = dice.randint(1, len(known.calls[change]))
+            at = dice.randint(1, len(facts.calls[change]))
             done = arena.pool.cli(*argv, steps={"folder": str(store), "action": "kill", "at": at})
-            where = f"{change} killed at call {at} ({known.calls[change][at - 1]})"
+            where = f"{change} killed at call {at} ({facts.calls[change][at - 1]})"
         if done.code != -9 and (done.crash() or done.code):
             return f"{where}: {done.crash() or done.last_line()}"
-        problem = known.problem(change, store)
+        problem = facts.problem(change, store)
         return f"{where}: {problem}" if problem else None

@@ -101,7 +101,8 @@ class Pool:
         job |= {"kill_after": kill_after, "steps": steps, "environment": dict(environment or {})}
         server = self._free.get()
         try:
-            assert server.stdin is not None and server.stdout is not None
+            assert server.stdin is not None
+            assert server.stdout is not None
             server.stdin.write(json.dumps(job) + "\n")
             server.stdin.flush()
             answer = server.stdout.readline()
@@ -133,7 +134,8 @@ class Pool:
     def close(self) -> None:
         """End the servers."""
         for server in self._servers:
-            assert server.stdin is not None and server.stdout is not None
+            assert server.stdin is not None
+            assert server.stdout is not None
             server.stdin.close()
             try:
                 server.wait(5)

@@ -2,8 +2,8 @@
 
     python -m attack.server
 
-Reads a job a line (JSON) from stdin and answers with one line on stdout. It has imported the product but never used it, so
-that a child is a clean start of the command line at a tenth of the price; a child may be killed, hang or crash.
+Reads a job a line (JSON) from stdin and answers with one line on stdout. It has imported the product but never used it,
+so that a child is a clean start of the command line at a tenth of the price; a child may be killed, hang or crash.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,13 @@ PRELOADED = (
     "dinosaur_ad.visual",
     "onnx",
     "onnxruntime",
-    "PIL.Image",
+    "PIL.ImageChops",
+    "PIL.ImageSequence",
+    "PIL.PngImagePlugin",
+    "numpy.ma",
+    "numpy.random",
+    "multiprocessing.synchronize",
+    "mmap",
     "tqdm",
     "attack.jobs",
 )
@@ -95,10 +102,8 @@ def _child(job: Job) -> None:
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with suppress(OSError, ValueError):
                 stream.flush()
-            except (OSError, ValueError):
-                continue
         os._exit(code & 0xFF)
 
 
@@ -137,7 +142,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # nothing that a library prints may look like an answer
     for module in PRELOADED:
-        importlib.import_module(module)
+        with suppress(ModuleNotFoundError):  # it has another name by now: children will import that themselves
+            importlib.import_module(module)
     for line in sys.stdin:
         answers.write(json.dumps(serve(json.loads(line))) + "\n")
         answers.flush()
