@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ class Judge:
         self.root, self.encoder = root, encoder
         fixed = root / "fixed"
         self.names, self.images = [path.name for path in sorted(fixed.iterdir())], pixels(fixed)
-        self._known: dict[str, tuple[Opinions, Any]] = {}
+        self._known: dict[tuple[str, str], list[tuple[Opinions, Any]]] = {}
 
     def inspect(self, store: Path) -> Opinions:
         """What a store says, by image."""
@@ -44,30 +45,31 @@ class Judge:
         """What the task a holds."""
         return next((contents(record) for record in Dinosaur(store).tasks() if record.name == "a"), None)
 
-    def intact(self, what: str, store: str, place: Path) -> tuple[Opinions, Any]:
-        """What an intact store says after the same change, and what its task a then holds."""
-        if what not in self._known:
-            copy = place / f"intact-{store}-{what}"
-            shutil.copytree(self.root / store, copy)
-            opinions = self.inspect(copy) if what in ("store", "ladder") else self.then(what, copy)
-            self._known[what] = opinions, self.contents(copy)
-        return self._known[what]
+    def honest(self, what: str, store: str, place: Path) -> list[tuple[Opinions, Any]]:
+        """What an intact store says after the same change, and what its task a then holds.
+
+        An undo may also mend the damage itself, and give back the version that counted before it.
+        """
+        if (what, store) not in self._known:
+            copy = _copy(self.root / store, place / "intact")
+            opinions = self.inspect(copy) if what == "inspect" else self.then(what, copy)
+            self._known[what, store] = [(opinions, self.contents(copy))]
+            if what == "undo":
+                self._known[what, store] += self.honest("inspect", store, place)
+        return self._known[what, store]
 
     def judge(self, flip: Mapping[str, Any], place: Path) -> str | None:
         """What is wrong with what happens after one flip."""
         what, store = flip["then"], flip["store"]
-        expected, held = self.intact(store if what == "inspect" else what, store, place)
-        damaged = place / f"damaged-{store}"
-        if what != "inspect":
-            shutil.rmtree(damaged, ignore_errors=True)  # the one before was changed
-        if not damaged.exists():
-            shutil.copytree(self.root / store, damaged)
+        honest = self.honest(what, store, place)
+        damaged = place / f"{what}-{store}-{os.getpid()}"
+        if what != "inspect" or not damaged.exists():  # an inspection leaves it as it was, a change does not
+            _copy(self.root / store, damaged)
         flip_bit(damaged / flip["file"], flip["byte"], flip["bit"])
         try:
             found = self.inspect(damaged) if what == "inspect" else self.then(what, damaged)
             openly = any(each["left_out"] for each in found.values())  # the exit code is seen by the command line
-            if what != "inspect" and not openly and self.contents(damaged) != held:
-                return f"{what} took damaged data over, and every hash is right"
+            held = None if openly or what == "inspect" else self.contents(damaged)
         except DinosaurError as error:
             return None if len(str(error)) > 30 else f"refused without a sentence: {error}"
         except Exception as error:
@@ -75,9 +77,15 @@ class Judge:
         finally:
             if what == "inspect":
                 flip_bit(damaged / flip["file"], flip["byte"], flip["bit"])
-            else:
-                shutil.rmtree(damaged)
-        return opinions_problem(expected, found, openly=openly)
+        if held and held not in [contents for _, contents in honest]:
+            return f"{what} took damaged data over, and every hash is right"
+        problems = [opinions_problem(opinions, found, openly=openly) for opinions, _ in honest]
+        return None if None in problems else problems[0]
+
+
+def _copy(source: Path, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    return shutil.copytree(source, target)
 
 
 def judge(root: str, place: str, flips: Sequence[Mapping[str, Any]], journal: str) -> int:

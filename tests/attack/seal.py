@@ -76,14 +76,15 @@ def write_sealed(path: Path, before: bytes, document: Any) -> None:
 
 def _sealed(before: bytes, document: Any) -> bytes:
     original = json.loads(before)
+    written = next((spelling for spelling in SPELLINGS if spelling(original) == before), SPELLINGS[0])
     key = next((key for key, value in original.items() if _is_hash(value)), None)
     if key is None or not isinstance(document, dict):
-        return SPELLINGS[0](document)
+        return written(document)
     digest = original[key]
     for spelling in SPELLINGS:
         for blank in (None, "", "0" * 64):
             if _hash(spelling, original, key, blank) == digest:
-                return SPELLINGS[0](document | {key: _hash(spelling, document, key, blank)})
+                return written(document | {key: _hash(spelling, document, key, blank)})
     raise UnknownSealError(f"the hash under {key!r} is of a kind that the attack does not know")
 
 

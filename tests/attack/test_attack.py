@@ -21,7 +21,7 @@ def place() -> Iterator[Arena]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
-def test_it_fails(place: Arena, name: str) -> None:
+def test_the_attack_does_no_harm(place: Arena, name: str) -> None:
     cases = ATTACKS[name].cases(full=False)
     outcomes = list(ATTACKS[name].run(place, cases))
     succeeded = [
