@@ -2,10 +2,10 @@
 
 ::
 
-    images/a, b, c     normal images of three products       more/a, b, c    some more of each, for updates
+    images/a, b, c     normal images of three products       more/, new/     some more of each, for updates
     fixed/             what is inspected again and again: a normal image and a defect of each product
     store/             a (learned, updated), b (int8), c (within a budget), gone (learned and forgotten)
-    canary/            files that nobody has any business with; so are images/, more/, fixed/ and cwd/
+    canary/            files that nobody has any business with; so are the images and cwd/
     home/, cwd/, tmp/  what the children take for theirs       work/           a folder a case, removed after it
 """
 
@@ -29,7 +29,7 @@ from attack.runner import Done, Pool
 
 SEED = 20260
 PRODUCTS = ("a", "b", "c")
-UNTOUCHED = ("canary", "images", "more", "fixed", "cwd", "store", "ladder")
+UNTOUCHED = ("canary", "images", "more", "new", "fixed", "cwd", "store", "ladder")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +100,8 @@ def arena(size: int = 2, seed: int = SEED, folder: Path | None = None) -> Iterat
             made = Arena(root, pool, seed, {}, fingerprint(root, UNTOUCHED))
             results = made.inspect(made.store)
             expected = {Path(each["path"]).name: each for each in judged(results)}
+            if results.crash() or results.code or expected.keys() != {path.name for path in made.fixed.iterdir()}:
+                raise RuntimeError(f"the untouched store cannot be inspected: {results.crash() or results.last_line()}")
             yield replace(made, expected=expected)
         finally:
             pool.close()
@@ -110,7 +112,11 @@ def environment(root: Path) -> dict[str, str]:
     """What a child may know: a home of its own, one thread, and nothing of ours."""
     kept = {key: os.environ[key] for key in ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV") if key in os.environ}
     own = {"HOME": str(root / "home"), "TMPDIR": str(root / "tmp"), "DINOSAUR_HOME": str(root / "home" / "dinosaur")}
-    return kept | own | {"LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return (
+        kept
+        | own
+        | {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    )
 
 
 def judged(done: Done) -> list[dict[str, Any]]:

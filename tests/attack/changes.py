@@ -11,7 +11,7 @@ from attack.arena import ONE, Arena
 NAMES = ["a", "b", "c", "gone", "new"]
 CHANGES: dict[str, tuple[str, ...]] = {
     "learn": ("learn", "new", "{images}/c", *ONE),
-    "update": ("update", "a", "{more}/a", *ONE),
+    "update": ("update", "a", "{new}/a", *ONE),
     "forget": ("forget", "b"),
     "undo": ("undo", "a"),
     "replace": ("learn", "b", "{images}/a", "--replace", *ONE),
@@ -21,7 +21,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 def command(arena: Arena, change: str, store: Path) -> list[str]:
     """The command line of a change."""
-    words = [word.format(images=arena.root / "images", more=arena.root / "more") for word in CHANGES[change]]
+    words = [word.format(images=arena.root / "images", new=arena.root / "new") for word in CHANGES[change]]
     return [*words, "--store", str(store)]
 
 

@@ -36,7 +36,7 @@ class Judge:
     def then(self, what: str, store: Path) -> Opinions:
         """Change the task a, check every byte, and inspect."""
         detector = Dinosaur(store, encoder=self.encoder)
-        detector.update("a", self.root / "more" / "b") if what == "update" else detector.undo("a")
+        detector.update("a", self.root / "new" / "a") if what == "update" else detector.undo("a")
         for name in detector.store.names():
             detector.store.verify(name)
         return self.inspect(store)

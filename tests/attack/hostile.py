@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from attack.arena import ONE, Arena, fingerprint
+from attack.arena import ONE, Arena, fingerprint, judged
 from attack.compare import CANNOT_JUDGE, REFUSED, results_problem
 from attack.hostile_arrays import array_cases
 from attack.hostile_documents import Damage, document_cases
@@ -24,8 +25,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("tasks", "--verify"),
     "health": ("health", *ONE),
     "prune": ("tasks", "--prune"),
-    "update a": ("update", "a", "{root}/more/a", *ONE),
-    "update b": ("update", "b", "{root}/more/b", *ONE),
+    "update a": ("update", "a", "{root}/new/a", *ONE),
+    "update b": ("update", "b", "{root}/new/b", *ONE),
     "learn q": ("learn", "q", "{root}/images/c", *ONE),
     "replace a": ("learn", "a", "{root}/images/a", "--replace", *ONE),
     "forget a": ("forget", "a"),
@@ -90,8 +91,6 @@ def _too_kind(hostile: Hostile, command: str) -> str | None:
     """What is wrong with a command that succeeds on a store that inspect refuses, or of which it leaves a task out."""
     if command == "health" or (command == "verify" and hostile.scope != "store"):
         return "it calls the store healthy, and inspect does not"
-    if command == "update a" and hostile.scope == "version":
-        return "it took over a damaged version, and gave it good hashes"
     return None
 
 
@@ -110,10 +109,8 @@ def _run(arena: Arena, hostile: Hostile, command: str) -> tuple[Done, str | None
             words = [word.format(root=arena.root) for word in COMMANDS[command]]
             done = arena.pool.cli(*words, "--store", store, limit=LIMIT)
             problem = _answer(hostile, command, done)
-        if fingerprint(place, ["victim"]) != before or sorted(path.name for path in place.iterdir()) != [
-            "store",
-            "victim",
-        ]:
+        names = {path.name for path in place.iterdir()}
+        if fingerprint(place, ["victim"]) != before or names != {"store", "victim"}:
             problem = f"files outside of the store were changed ({problem or f'exit code {done.code}'})"
         if hostile.name in KEPT and not (store / KEPT[hostile.name]).exists():
             problem = f"it removed {KEPT[hostile.name]}, which the store had not made"
@@ -135,16 +132,28 @@ def _answer(hostile: Hostile, command: str, done: Done) -> str | None:
 
 
 def _aftermath(arena: Arena, hostile: Hostile, command: str, store: Path, done: Done) -> str | None:
-    """After a change: the tasks that nothing was done to are judged as before."""
+    """After a change: the tasks that nothing was done to are judged as before, and an update took over no damage."""
     changed = command.partition(" ")[2]
     intact = tuple(name for name in INTACT[hostile.scope] if name != changed)
     if not intact or (done.code and command != "prune"):
         return None
     results = arena.inspect(store, limit=LIMIT)
+    if command == "update a" and hostile.scope != "stray":
+        problem = results_problem(replace(arena, expected=_updated(arena)), results)
+        return f"it took over damage: {problem}" if problem else None
     images = sorted(path for path in arena.fixed.iterdir() if path.name[0] in intact)
     if command == "learn q":  # another task like c: some images of c may well look more normal to it
         images = [path for path in images if path.name[0] != "c"]
     return _still_judged(arena, results, [path.name for path in images])
+
+
+@cache
+def _updated(arena: Arena) -> Mapping[str, Mapping[str, Any]]:
+    """What an intact store says after the same update of a."""
+    with arena.place() as place:
+        words = [word.format(root=arena.root) for word in COMMANDS["update a"]]
+        arena.pool.cli(*words, "--store", place / "store")
+        return {Path(each["path"]).name: each for each in judged(arena.inspect(place / "store"))}
 
 
 def _still_judged(arena: Arena, done: Done, names: Sequence[str]) -> str | None:

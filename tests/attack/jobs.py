@@ -37,6 +37,7 @@ def prepare(root: str) -> str:
     for kind, name in enumerate("abc"):
         save(base / "images" / name, product(kind, 14, seed=1))
         save(base / "more" / name, product(kind, 5, seed=2))
+        save(base / "new" / name, product(kind, 5, seed=4))
         normal = product(kind, 1, seed=3)[0]
         save(base / "fixed", [normal, spoil(normal)], stem=f"{name}-")
     store, images = base / "store", base / "images"

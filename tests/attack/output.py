@@ -149,7 +149,7 @@ def _try(arena: Arena, name: str, command: Callable[[Arena, Path], Done]) -> str
         problem = raw(done)
         if not problem and "--json" in name:
             problem = _no_json(done)
-        if not problem and name.startswith(("inspect, ", "inspect --json")) and done.code not in (0, 3):
+        if not problem and "readable" in name and done.code not in (0, 3):
             problem = f"one odd name cost the batch (exit code {done.code}): {done.last_line()}"
     return f"{name}: {problem}" if problem else None
 

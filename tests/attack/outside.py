@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "--preset",
         "paper",
     ),
-    "update": ("update", "a", "{more}/a", "--store", "{store}", *ONE),
+    "update": ("update", "a", "{new}/a", "--store", "{store}", *ONE),
     "forget": ("forget", "a", "--store", "{store}"),
     "undo": ("undo", "a", "--store", "{store}"),
     "tasks": ("tasks", "--verify", "--prune", "--store", "{store}"),
@@ -59,7 +59,7 @@ def trace(arena: Arena, name: str, words: Sequence[str]) -> str | None:
             (place / folder).mkdir()
         (place / "neighbour" / "file.txt").write_text("a neighbour\n")
         where = {"store": place / "store", "out": place / "out", "fixed": arena.fixed}
-        where |= {"images": arena.root / "images", "more": arena.root / "more"}
+        where |= {"images": arena.root / "images", "new": arena.root / "new"}
         argv = [word.format(**where) for word in words]
         variables = environment(place) | {key: os.environ[key] for key in ("PYTHONPATH",) if key in os.environ}
         before = fingerprint(place, ["cwd", "neighbour"])

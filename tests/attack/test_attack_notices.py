@@ -66,7 +66,7 @@ def test_every_call_of_a_change_is_counted_and_a_kill_comes_at_the_chosen_one(pl
     for at, code in ((1, -9), (len(calls), -9), (len(calls) + 50, 0)):
         with place.place() as folder:
             steps = {"folder": str(folder / "store"), "action": "kill", "at": at}
-            argv = ("update", "a", place.root / "more" / "a", "--store", folder / "store")
+            argv = ("update", "a", place.root / "new" / "a", "--store", folder / "store")
             assert place.pool.cli(*argv, steps=steps).code == code
 
 
