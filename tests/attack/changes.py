@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from attack.arena import ONE, Arena
+from attack.hooks import CHANGING
 
 NAMES = ["a", "b", "c", "gone", "new"]
 CHANGES: dict[str, tuple[str, ...]] = {
@@ -43,6 +45,11 @@ class Known:
             with arena.place() as place:
                 steps = {"folder": str(place / "store"), "action": "count"}
                 self.calls[change] = arena.pool.cli(*command(arena, change, place / "store"), steps=steps).result
+
+    def changing(self, command: str) -> Sequence[int]:
+        """The numbers of the calls that change a file, or of all where none does; what is between them only looks."""
+        calls = self.calls[command]
+        return [n for n, call in enumerate(calls, start=1) if call in (*CHANGING, "create")] or range(1, len(calls) + 1)
 
     def portrait(self, store: Path) -> Any:
         """What a store holds."""

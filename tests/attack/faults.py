@@ -34,11 +34,14 @@ def _command(arena: Arena, name: str, store: object) -> list[str]:
 
 
 def fault(arena: Arena, facts: Known, case: int) -> str | None:
-    """One refusal: commands and errors in turn; a full or read-only disk stays so in half of the cases."""
+    """One refusal: commands and errors in turn, mostly at calls that change a file.
+
+    A full or read-only disk stays so in half of the cases.
+    """
     dice = arena.random("faults", case)
     names = [*CHANGES, *READS]
     name, number = names[case % len(names)], ERRORS[case // len(names) % len(ERRORS)]
-    at = dice.randint(1, len(facts.calls[name]))
+    at = dice.choice(facts.changing(name) if dice.random() < 0.7 else range(1, len(facts.calls[name]) + 1))
     lasting = number in LASTING and dice.random() < 0.5
     where = f"{name}, {errno.errorcode[number]}{' from' if lasting else ' at'} call {at} ({facts.calls[name][at - 1]})"
     with arena.place() as place:

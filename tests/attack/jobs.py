@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +30,22 @@ def cli(argv: list[str]) -> int:
     from dinosaur_ad.cli import main
 
     return main(argv)
+
+
+def careless(argv: list[str]) -> int:
+    """The command line of a product that replaces files by writing over them: what the attack must notice."""
+
+    def overwrite(source: Any, target: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+        reading = os.open(source, os.O_RDONLY, dir_fd=src_dir_fd)
+        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, dir_fd=dst_dir_fd)
+        os.write(writing, os.read(reading, 10**6))
+        os.close(reading)
+        os.close(writing)
+        os.unlink(source, dir_fd=src_dir_fd)
+
+    for name in ("replace", "rename"):
+        setattr(os, name, overwrite)
+    return cli(argv)
 
 
 def prepare(root: str) -> str:

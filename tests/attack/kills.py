@@ -18,18 +18,19 @@ def attack(arena: Arena, cases: Sequence[int]) -> Iterator[Outcome]:
 
 
 def kill(arena: Arena, facts: Known, case: int) -> str | None:
-    """One kill: the changes in turn; every third at a random time, the others at one of the calls."""
+    """One kill: the changes in turn; every third at a random time, the others at each call that changes a file."""
     dice = arena.random("kills", case)
-    change = list(CHANGES)[case % len(CHANGES)]
+    turn, change = case // len(CHANGES), list(CHANGES)[case % len(CHANGES)]
     with arena.place() as place:
         store = place / "store"
         argv = command(arena, change, store)
-        if case // len(CHANGES) % 3 == 2:
+        if turn % 3 == 2:
             moment = dice.uniform(0, 1.1 * facts.seconds[change])
             done = arena.pool.cli(*argv, kill_after=moment)
             where = f"{change} killed after {moment * 1e3:.0f} ms"
         else:
-            at = dice.randint(1, len(facts.calls[change]))
+            points = facts.changing(change)
+            at = points[(2 * (turn // 3) + turn % 3) % len(points)]
             done = arena.pool.cli(*argv, steps={"folder": str(store), "action": "kill", "at": at})
             where = f"{change} killed at call {at} ({facts.calls[change][at - 1]})"
         if done.code != -9 and (done.crash() or done.code):

@@ -32,7 +32,10 @@ class Attack:
     def cases(self, *, full: bool) -> list[int]:
         """The cases of the full or the small form; the small form takes them from all over the full one."""
         everything = range(self.count(full=True))
-        return list(everything) if full else sorted(random.Random(0).sample(everything, self.count(full=False)))
+        if full:
+            return list(everything)
+        chosen = getattr(self.module, "IN_TESTS", None)  # where the cases are not alike
+        return list(chosen or sorted(random.Random(0).sample(everything, self.count(full=False))))
 
     def run(self, arena: Arena, cases: Sequence[int]) -> Iterator[Outcome]:
         """Try cases; afterwards look once more for files that were touched outside."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from attack.arena import Arena, arena, fingerprint
-from attack.changes import known
+from attack.changes import command, known
 from attack.compare import opinions_problem, results_problem
 from attack.files import independent
 from attack.flips import choose, flip_bit
@@ -68,6 +68,21 @@ def test_every_call_of_a_change_is_counted_and_a_kill_comes_at_the_chosen_one(pl
             steps = {"folder": str(folder / "store"), "action": "kill", "at": at}
             argv = ("update", "a", place.root / "new" / "a", "--store", folder / "store")
             assert place.pool.cli(*argv, steps=steps).code == code
+
+
+def test_a_file_that_is_written_over_is_noticed(place: Arena) -> None:
+    """Whoever replaces a file without a rename loses a task at one moment, and that moment is among those tried."""
+    facts, found = known(place), []
+    task = "attack.jobs:careless"
+    with place.place() as folder:
+        steps: dict[str, Any] = {"folder": str(folder / "store"), "action": "count"}
+        calls = place.pool.run(task, argv=command(place, "forget", folder / "store"), steps=steps).result
+    for at in (number for number, call in enumerate(calls, start=1) if call == "write"):
+        with place.place() as folder:
+            steps = {"folder": str(folder / "store"), "action": "kill", "at": at}
+            assert place.pool.run(task, argv=command(place, "forget", folder / "store"), steps=steps).code == -9
+            found.append(facts.problem("forget", folder / "store"))
+    assert any(found)
 
 
 def test_a_refused_call_reaches_the_caller_and_a_full_disk_stays_full(tmp_path: Path) -> None:
