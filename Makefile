@@ -6,7 +6,7 @@ PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-vers
 # What `make test` installs on top of the run time; EXTRAS=dev leaves out torch and Ray (their tests then skip, and say so).
 EXTRAS ?= dev,bench,ray,openvino
 
-.PHONY: demo test lint format benchmarks clean
+.PHONY: demo test lint format attack benchmarks clean
 
 demo: $(VENV)/.run
 	$(BIN)/dinosaur demo --out runs/demo
@@ -23,6 +23,10 @@ lint: $(VENV)/.test
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Kills, faults, damaged files and stores, crowds; up to 20 minutes (docs/robustness.md). The tests try a few of each.
+attack: $(VENV)/.test
+	$(BIN)/python scripts/attack.py $(ATTACK)
 
 benchmarks: $(VENV)/.test
 	$(BIN)/python -m benchmarks
