@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dinosaur_ad.banks import Answers, AskAgainError, Banks, most_normal
 from dinosaur_ad.banks.bank import Bank, Draft
 from dinosaur_ad.banks.budget import check_precision
-from dinosaur_ad.banks.files import read_bank
+from dinosaur_ad.banks.files import check_task, read_bank
 from dinosaur_ad.banks.shrink import Budgets, shrink
 from dinosaur_ad.banks.verdict import NOT_READY, alarm_threshold, check_rate, judge, why_not_ready
 from dinosaur_ad.core.calibration import p_values
@@ -196,6 +196,12 @@ class Dinosaur:
         A bank is read when an image first asks for it, so one may turn out to be damaged only then.
         """
         return dict(self._banks.view(self._store).left_out) if self._store else {}
+
+    def verify(self, name: str) -> None:
+        """Compare all files of a task with their hashes and check that they can be used; a StoreError if not."""
+        record = self._existing(name)
+        self.store.verify(name)
+        check_task(self.preset, self.store, record)
 
     def threshold(self, name: str, false_alarms: float | None = None) -> float:
         """The score above which an image of that task is called anomalous; needs no encoder."""

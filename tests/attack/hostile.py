@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "inspect": (),
     "tasks": ("tasks",),
     "verify": ("tasks", "--verify"),
-    "health": ("health", *ONE),
+    "health": ("health", "--verify", *ONE),
     "prune": ("tasks", "--prune"),
     "update a": ("update", "a", "{root}/new/a", *ONE),
     "update b": ("update", "b", "{root}/new/b", *ONE),

@@ -14,6 +14,7 @@ from dinosaur_ad.banks.budget import RUNGS, Form, Frame, choose, fewer_members, 
 from dinosaur_ad.banks.files import (
     Arrays,
     Ladder,
+    descriptor_width,
     ladder_arrays,
     learned_digests,
     learned_images,
@@ -91,7 +92,7 @@ class Draft:
         """A stored task, ready to see more images; with a budget, cut to it."""
         bank, kept = read_bank(store, record)
         images, stored = learned_images(record), record.manifest.get("bank", {})
-        prototype = read_prototype(store, record)
+        prototype = read_prototype(store, record, descriptor_width(preset, kept))
         form = Form(kept.members, kept.channels, kept.precision, kept.basis_CK is not None)
         rungs, (height, width) = read_ladder(store, record, form), kept.values_HWMK.shape[:2]
         draft = cls(

@@ -18,6 +18,7 @@ from dinosaur_ad.banks.budget import Form
 from dinosaur_ad.banks.kept import Kept
 from dinosaur_ad.core.memory import Memory
 from dinosaur_ad.errors import StoreError
+from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
 
 Arrays = dict[str, NDArray[Any]]
@@ -63,6 +64,19 @@ def read_prototype(store: TaskStore, record: TaskRecord, width: int | None = Non
         if width not in (None, prototype.size):
             raise ValueError(f"its prototype has {prototype.size} numbers, and the encoder gives {width}")
         return prototype
+
+
+def descriptor_width(preset: Preset, kept: Kept) -> int:
+    """How many numbers describe an image for routing: the CLS feature and, if asked for, the mean patch feature."""
+    return kept.width * (2 if preset.describe_patches else 1)
+
+
+def check_task(preset: Preset, store: TaskStore, record: TaskRecord) -> None:
+    """Read all that inspecting and updating a task need; a StoreError says what cannot be used."""
+    _, kept = read_bank(store, record)
+    read_prototype(store, record, descriptor_width(preset, kept))
+    read_candidates(store, record)
+    read_ladder(store, record, Form(kept.members, kept.channels, kept.precision, kept.basis_CK is not None))
 
 
 def learned_images(record: TaskRecord) -> list[str]:

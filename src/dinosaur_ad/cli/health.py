@@ -160,12 +160,16 @@ def _encodes(store: Path | None, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tasks(path: Path, store: Store | None, findings: Findings, verify: bool) -> dict[str, Any]:
     """Read what describes the tasks, or all that was taught."""
+    from dinosaur_ad.banks.files import check_task
+    from dinosaur_ad.presets import Preset
+
     names, before, size = store.names() if store else [], len(findings.problems), 0
     for name in names:
         assert store is not None
         with findings.section():
             if verify:
                 store.verify(name)
+                check_task(Preset.from_json(store.header["preset"]), store, store.record(name))
             else:
                 _check_sizes(store, name)
             size += store.bytes(name)

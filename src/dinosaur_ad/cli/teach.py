@@ -187,7 +187,7 @@ def tasks(arguments: argparse.Namespace) -> int:
     for name in detector.store.names():
         try:
             if arguments.verify:
-                detector.store.verify(name)
+                detector.verify(name)
             facts.append(_facts(detector, detector.store.record(name)))
         except StoreError as error:
             say(f"dinosaur: {error}")
