@@ -191,12 +191,12 @@ class Disk:
         return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
     def children(self, path: str) -> list[str]:
-        """Return the names in a folder; none if there is no such folder."""
+        """Return the names in a folder; none if there is nothing of that name."""
         self._refuse_links(f"{path}/")
         try:
             with os.scandir(self.root / path) as entries:
                 return sorted(entry.name for entry in entries)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return []
 
     # --- changing ---

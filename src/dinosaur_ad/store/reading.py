@@ -144,7 +144,8 @@ class TaskReader:
         try:
             return [name for name in self._files.children(TASKS) if is_task_name(name)]
         except OSError as error:
-            advice = "put the folder itself in its place" if isinstance(error, LinkError) else "check its permissions"
+            no_folder = isinstance(error, LinkError | NotADirectoryError)
+            advice = "put the folder itself in its place" if no_folder else "check its permissions"
             raise StoreError(f"The store {self._files} cannot be listed ({reason(error)}): {advice}.") from error
 
     def _pointers(self) -> dict[str, Pointer | None]:
