@@ -98,6 +98,12 @@ def test_a_wrong_extension_does_not_hide_what_it_is(tmp_path: Path, head: bytes,
         read_image(tmp_path / "photo.jpg")
 
 
+def test_a_damaged_avif_is_not_called_a_video(tmp_path: Path) -> None:
+    (tmp_path / "a.avif").write_bytes(b"\0\0\0\x18ftypavif\0\0\0\0mif1" + bytes(100))
+    with pytest.raises(InputError, match="is not an image that can be read"):
+        read_image(tmp_path / "a.avif")
+
+
 def test_the_preview_in_a_raw_file_is_not_taken_for_the_photo(tmp_path: Path) -> None:
     Image.new("RGB", (160, 120)).save(tmp_path / "a.tif")
     (tmp_path / "a.tif").rename(tmp_path / "a.nef")

@@ -260,12 +260,14 @@ class _Inspector:
     ) -> Iterator[Inspection | Rejected]:
         images = [image for image in read if not isinstance(image, InputError)]
         task, false_alarms = self._question.task, self._question.false_alarms
-        inspections = iter(detector.inspect(images, task=task, false_alarms=false_alarms) if images else ())
+        results = iter(detector.stream(images, task=task, false_alarms=false_alarms) if images else ())
         for label, image in zip(labels, read, strict=True):
             if isinstance(image, InputError):
                 yield Rejected(label, str(image))
+            elif isinstance(result := next(results), Rejected):
+                yield Rejected(label, result.reason.replace(result.path, label, 1))
             else:
-                yield _named(next(inspections), label, decode_ms)
+                yield _named(result, label, decode_ms)
 
 
 def _named(inspection: Inspection, label: str, decode_ms: float) -> Inspection:

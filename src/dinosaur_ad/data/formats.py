@@ -108,7 +108,7 @@ def unread_kind(path: Path, head: bytes = b"") -> UnreadKind | None:
     """
     if kind := _UNREAD_BY_EXTENSION.get(path.suffix.lower()):
         return kind
-    if head[4:8] == b"ftyp":
+    if head[4:8] == b"ftyp" and head[8:12] not in (b"avif", b"avis"):
         return _HEIC if head[8:12] in _HEIC_BRANDS else _VIDEO
     if head.startswith(b"%PDF"):
         return _PDF
