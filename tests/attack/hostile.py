@@ -23,7 +23,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "inspect": (),
     "tasks": ("tasks",),
     "verify": ("tasks", "--verify"),
-    "health": ("health", "--verify", *ONE),
+    "health": ("health", *ONE),
+    "health --verify": ("health", "--verify", *ONE),
     "prune": ("tasks", "--prune"),
     "update a": ("update", "a", "{root}/new/a", *ONE),
     "update b": ("update", "b", "{root}/new/b", *ONE),
@@ -32,7 +33,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "forget a": ("forget", "a"),
     "undo a": ("undo", "a"),
 }
-READING = ("inspect", "tasks", "verify", "health")
+READING = ("inspect", "tasks", "verify", "health", "health --verify")
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,12 @@ def harm(arena: Arena, hostile: Hostile) -> str | None:
 
 def _too_kind(hostile: Hostile, command: str) -> str | None:
     """What is wrong with a command that succeeds on a store that inspect refuses, or of which it leaves a task out."""
-    if command == "health" or (command == "verify" and hostile.scope != "store"):
+    checks = {
+        "verify": hostile.scope != "store",  # it reads tasks and no more
+        "health": hostile.scope in ("store", "task"),  # it reads what describes them and no more
+        "health --verify": True,
+    }
+    if checks.get(command):
         return "it calls the store healthy, and inspect does not"
     return None
 
