@@ -7,6 +7,7 @@ import re
 LONGEST_VALUE = 400
 """Characters of one value (a path, a name) that are shown; JSON has all of them."""
 LONGEST_LINE = 2000
+LONGEST_REASON = 200
 
 _CUT = "…"
 _LONG_WORD = re.compile(rf"\S{{{LONGEST_VALUE + 1},}}")
@@ -22,20 +23,31 @@ def printable(text: object, limit: int = LONGEST_VALUE) -> str:
     >>> printable("a\x1b[2J\nnormal\u202e.png"), printable("0123456789", limit=5)
     ('a\\x1b[2J\\nnormal\\u202e.png', '01…89')
     """
-    return _shortened(_escaped(str(text)), limit)
+    return _shortened(escaped(str(text)), limit)
 
 
 def printable_line(text: str) -> str:
     """A sentence or a row with values of others in it: escaped as a whole, and every long word in it cut."""
-    return _shortened(_LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), _escaped(text)), LONGEST_LINE)
+    return _shortened(_LONG_WORD.sub(lambda word: _shortened(word[0], LONGEST_VALUE), escaped(text)), LONGEST_LINE)
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, short enough for a sentence.
+
+    >>> first_line(ValueError("no\\nway"))
+    'no'
+    """
+    lines = str(error).strip().splitlines()
+    return printable(lines[0].rstrip("."), LONGEST_REASON) if lines else type(error).__name__
 
 
 def printable_page(text: str) -> str:
     """A document of many lines: its line ends are its own, everything else is escaped and nothing is cut."""
-    return "\n".join(map(_escaped, text.split("\n")))
+    return "\n".join(map(escaped, text.split("\n")))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """``text`` with everything that is not printable written as an escape."""
     if text.isprintable():
         return text
     return "".join(

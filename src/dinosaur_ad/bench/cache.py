@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.plain_files import read_plain
+from dinosaur_ad._plain import read_plain
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.methods.contract import Floats, Photo
 from dinosaur_ad.methods.parts.held import Held
@@ -42,6 +42,8 @@ COMPUTE_AT_ONCE = 256
 # Below the limit by this share after a clean-up, so that not every new file starts another.
 _ROOM = 0.1
 _CRC = 4
+LARGEST_ENTRY = 2**30
+"""Bytes; nothing that is computed of one image is larger."""
 # What the cache makes: a folder a recipe, in it a folder for the first two digits of a key, in it files.
 _RECIPE, _SHARD = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{2}")
 _FILE = re.compile(r"[0-9a-f]{32}\.bin|\.[0-9a-f]{32}\.tmp")
@@ -127,7 +129,7 @@ class DiskCache:
         if path is None:
             return None
         try:
-            content = read_plain(path)
+            content = read_plain(path, LARGEST_ENTRY, follow=False)
             header, _, body = content.partition(b"\n")
             stored = tuple(int(side) for side in header.split())
             values, crc = body[:-_CRC], body[-_CRC:]

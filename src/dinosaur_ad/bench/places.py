@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dinosaur_ad._atomic import TEMPORARY, write_atomic
-from dinosaur_ad.bench.plain_files import read_plain, relative_parts
+from dinosaur_ad._plain import read_plain
+from dinosaur_ad.bench.plain_files import relative_parts
 from dinosaur_ad.errors import InputError, install_advice
 
 LARGEST_FILE = 4 * 2**30
@@ -95,7 +96,7 @@ class LocalPlace(Place):
 
     def read(self, name: str, limit: int = LARGEST_FILE) -> bytes:
         """The file's content."""
-        return read_plain(self.path(name), limit)
+        return read_plain(self.path(name), limit, follow=False)
 
     def write(self, name: str, content: bytes) -> None:
         """Write, wait for the disk, then rename."""

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
+from dinosaur_ad._text import escaped
 from dinosaur_ad.data.depth import Depth, displayed, stated_depth
 from dinosaur_ad.data.files import Pixels, refuse_huge, refuse_several
-from dinosaur_ad.data.printing import printable
 from dinosaur_ad.errors import InputError
 
 CHANNELS = (1, 3, 4)
@@ -98,7 +98,7 @@ def described(thing: object) -> str:
     """
     if thing is None:
         return "None"
-    word = printable(type(thing).__name__)
+    word = escaped(type(thing).__name__)
     return f"{'an' if word[:1].lower() in 'aeio' else 'a'} {word}"
 
 
@@ -121,6 +121,6 @@ def _from_pillow(image: Image.Image, name: str) -> Pixels:
     except InputError:
         raise
     except Exception as error:  # Pillow's decoders raise nearly anything on damaged data
-        reason = printable(str(error).strip().rstrip(".")) or type(error).__name__
+        reason = escaped(str(error).strip().rstrip(".")) or type(error).__name__
         raise InputError(f"'{name}' is a PIL image that cannot be decoded ({reason}); open it again.") from error
     return np.asarray(displayed(upright, depth, name))

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
+from dinosaur_ad._text import escaped
 from dinosaur_ad.data.depth import displayed, halvings, out_of_memory, stated_depth
 from dinosaur_ad.data.finding import unlistable
 from dinosaur_ad.data.formats import pillow_formats, unread_kind
-from dinosaur_ad.data.printing import is_text, printable, why_no_text
+from dinosaur_ad.data.printing import is_text, shown_path, why_no_text
 from dinosaur_ad.errors import InputError
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
@@ -39,7 +40,7 @@ class ImageFile:
     """An image file of which the header has been read: it may be decoded, and how large it is is known."""
 
     def __init__(self, path: Path, file: IO[bytes], max_pixels: int = MAX_PIXELS) -> None:
-        self.name = printable(path)
+        self.name = shown_path(path)
         self.path = path
         self._file = file
         self._max_pixels = max_pixels
@@ -173,7 +174,7 @@ class ImageFile:
         )
 
     def _damaged(self, error: Exception) -> InputError:
-        reason = printable(str(error).strip().rstrip(".")) or type(error).__name__
+        reason = escaped(str(error).strip().rstrip(".")) or type(error).__name__
         return InputError(f"'{self.name}' is damaged or cut short ({reason}); copy the image again.")
 
 
@@ -213,7 +214,7 @@ def refuse_tiny(height: int, width: int, name: str) -> None:
 
 def _open_regular(path: Path) -> IO[bytes]:
     """The file, opened; what lies behind the name now is what was checked, and no pipe can make this wait."""
-    name = printable(path)
+    name = shown_path(path)
     if not is_text(path):
         raise InputError(f"'{name}' has a name that {why_no_text(path)}.")
     if kind := unread_kind(path):
@@ -241,7 +242,7 @@ def _unopened(path: Path, name: str, error: OSError | ValueError) -> InputError:
     if os.path.lexists(path) and path.is_dir():
         return unlistable(path, error)
     if isinstance(error, FileNotFoundError) and path.is_symlink():
-        target = printable(os.readlink(path))  # noqa: PTH115
+        target = shown_path(os.readlink(path))  # noqa: PTH115
         return InputError(f"'{name}' is a link to '{target}', which does not exist; copy the image again.")
     if isinstance(error, FileNotFoundError):
         return InputError(f"'{name}' does not exist; check the path.")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dinosaur_ad.data.formats import is_image_name, is_overlay_name, is_picture_name
-from dinosaur_ad.data.printing import printable
+from dinosaur_ad.data.printing import shown_path
 from dinosaur_ad.errors import InputError
 
 
@@ -47,16 +47,16 @@ def _expand(argument: str | Path, strict: bool) -> list[Path]:
         found = _images_below(path, strict)
         if not found:
             raise InputError(
-                f"The folder '{printable(path)}' holds no images; expected .png, .jpg, .tif, .webp or the like."
+                f"The folder '{shown_path(path)}' holds no images; expected .png, .jpg, .tif, .webp or the like."
             )
         return found
     if _is_there(path):
         return [path]
     if not glob.has_magic(str(argument)):
-        raise InputError(f"'{printable(path)}' does not exist; give an image file, a folder or a glob.")
+        raise InputError(f"'{shown_path(path)}' does not exist; give an image file, a folder or a glob.")
     found = _glob(str(argument), strict)
     if not found:
-        raise InputError(f"The pattern '{printable(argument)}' matches no images; check it.")
+        raise InputError(f"The pattern '{shown_path(argument)}' matches no images; check it.")
     return found
 
 
@@ -114,4 +114,4 @@ def _counts(path: Path, strict: bool) -> bool:
 def unlistable(folder: str | Path, error: OSError) -> InputError:
     """The sentence for a folder whose files cannot be seen."""
     reason = error.strerror or type(error).__name__
-    return InputError(f"The folder '{printable(folder)}' cannot be listed ({reason}); change its permissions.")
+    return InputError(f"The folder '{shown_path(folder)}' cannot be listed ({reason}); change its permissions.")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dinosaur_ad._text import escaped
 
-def printable(path: str | Path) -> str:
+
+def shown_path(path: str | Path) -> str:
     """A path as text that can be printed and written as UTF-8: what cannot be is escaped.
 
     A name that is UTF-8 on disk is shown as such even where Python was started without UTF-8.
 
-    >>> printable("a\\nb.png"), printable("Deckel groß.png"), printable("part-\\udcff.png")
+    >>> shown_path("a\\nb.png"), shown_path("Deckel groß.png"), shown_path("part-\\udcff.png")
     ('a\\\\nb.png', 'Deckel groß.png', 'part-\\\\xff.png')
     """
     text = str(path)
@@ -20,9 +22,7 @@ def printable(path: str | Path) -> str:
             text = os.fsencode(text).decode("utf-8", "backslashreplace")
         except UnicodeEncodeError:  # surrogates that stand for no byte
             text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+    return escaped(text)
 
 
 def is_text(path: str | Path) -> bool:
@@ -36,7 +36,7 @@ def is_text(path: str | Path) -> bool:
 
 def name_of(path: Path) -> str:
     """What a file is called in results and stores: its path, escaped only where it could not be written as UTF-8."""
-    return str(path) if is_text(path) else printable(path)
+    return str(path) if is_text(path) else shown_path(path)
 
 
 def why_no_text(path: str | Path) -> str:

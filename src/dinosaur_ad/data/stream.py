@@ -16,7 +16,7 @@ from PIL import Image
 from dinosaur_ad.data.arrays import EXPECTED, described, images_in, pixels_of
 from dinosaur_ad.data.files import Pixels
 from dinosaur_ad.data.finding import Found, find_images
-from dinosaur_ad.data.printing import name_of, printable
+from dinosaur_ad.data.printing import name_of, shown_path
 from dinosaur_ad.data.reading import THREADS, SizedImage, SizedImages, Source, WholeImages, read_ahead
 from dinosaur_ad.errors import InputError
 
@@ -120,7 +120,7 @@ def _arriving(images: Iterable[object]) -> Iterator[tuple[str, Source]]:
             try:
                 found = find_images([_path(each)])
             except InputError as error:
-                yield printable(_path(each)), error
+                yield shown_path(_path(each)), error
             else:
                 yield from map(_from_path, found)
         else:

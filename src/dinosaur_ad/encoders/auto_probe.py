@@ -16,9 +16,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from dinosaur_ad._text import first_line
 from dinosaur_ad.encoders.opening import Request, open_on
 from dinosaur_ad.encoders.providers import UnavailableError
-from dinosaur_ad.encoders.words import first_line
 
 WARM_UP, RUNS = 3, 3
 

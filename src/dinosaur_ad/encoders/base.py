@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from dinosaur_ad._text import printable
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.encoders.weights import Weights
-from dinosaur_ad.encoders.words import shown
 from dinosaur_ad.errors import EncoderError, InputError
 
 Layer = int | Literal["final"]
@@ -104,7 +104,7 @@ def check_layers(layers: Sequence[Layer], depth: int) -> tuple[Layer, ...]:
     if not chosen or not all(valid) or len(set(chosen)) != len(chosen):
         raise EncoderError(
             f"Layers must be different blocks from 0 to {depth - 1} or 'final', at least one, got "
-            f"{shown(repr(layers))}."
+            f"{printable(repr(layers))}."
         )
     return chosen
 
@@ -112,9 +112,9 @@ def check_layers(layers: Sequence[Layer], depth: int) -> tuple[Layer, ...]:
 def check_size(size: int, spec: EncoderSpec) -> None:
     """Raise unless ``size`` pixels are a whole number of patches."""
     if type(size) is not int:
-        raise EncoderError(f"The input size must be a whole number of pixels, got {shown(repr(size), 40)}.")
+        raise EncoderError(f"The input size must be a whole number of pixels, got {printable(repr(size), 40)}.")
     if size > MOST_PIXELS:
-        raise EncoderError(f"The input size can be at most {MOST_PIXELS} pixels, got {shown(str(size), 40)}.")
+        raise EncoderError(f"The input size can be at most {MOST_PIXELS} pixels, got {printable(str(size), 40)}.")
     if size <= 0 or size % spec.patch:
         near = max(1, round(size / spec.patch)) * spec.patch
         raise EncoderError(

@@ -20,7 +20,7 @@ from typing import Any
 import filelock
 
 from dinosaur_ad._atomic import TEMPORARY
-from dinosaur_ad.encoders.files import read_plain
+from dinosaur_ad._plain import read_plain
 from dinosaur_ad.encoders.specs import BackboneSpec
 from dinosaur_ad.errors import EncoderError
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad._text import printable
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec
-from dinosaur_ad.encoders.words import shown
 from dinosaur_ad.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ def _renamed(
         if unused.search(renamed := rename(name)):
             continue
         if renamed in tensors:
-            raise _not_of(spec, f"'{shown(renamed)}' is there twice, under different names")
+            raise _not_of(spec, f"'{printable(renamed)}' is there twice, under different names")
         if value.dtype not in (np.float16, np.float32, np.float64):
-            raise _not_of(spec, f"'{shown(renamed)}' holds {value.dtype} instead of floating-point numbers")
+            raise _not_of(spec, f"'{printable(renamed)}' holds {value.dtype} instead of floating-point numbers")
         if value.dtype == np.float16 and renamed.endswith("running_var"):
             # A variance too large for float16 was stored as infinity, which would silence its channel: the largest
             # float16 is the nearest to what it was.
@@ -130,7 +130,7 @@ def _split_qkv(spec: BackboneSpec, tensors: dict[str, Floats]) -> None:
         stem, kind = name.rsplit(".qkv.", 1)
         fused = tensors.pop(name)
         if fused.ndim == 0 or len(fused) % 3:
-            raise _not_of(spec, f"'{shown(name)}' has the shape {fused.shape}, which is not three projections")
+            raise _not_of(spec, f"'{printable(name)}' has the shape {fused.shape}, which is not three projections")
         parts = dict(zip("qkv", np.split(fused, 3), strict=True))
         if kind == "bias" and tensors.pop(f"{stem}.qkv.bias_mask", None) is not None:
             # DINOv3 multiplies the key's third of the bias by zero; what is stored there means nothing.
@@ -144,7 +144,7 @@ def check_tensors(spec: BackboneSpec, tensors: Mapping[str, Floats]) -> None:
     if missing := [name for name in expected if name not in tensors]:
         raise _not_of(spec, f"{len(missing)} tensors are missing, the first is '{missing[0]}'")
     if extra := [name for name in tensors if name not in expected]:
-        raise _not_of(spec, f"{len(extra)} tensors do not belong to it, the first is '{shown(extra[0])}'")
+        raise _not_of(spec, f"{len(extra)} tensors do not belong to it, the first is '{printable(extra[0])}'")
     for name, shape in expected.items():
         value = tensors[name]
         if value.shape != shape:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.encoders.base import Encoder, Floats, Layer, Tokens
 from dinosaur_ad.encoders.exported_manifest import (
     MANIFEST,
@@ -27,7 +28,6 @@ from dinosaur_ad.encoders.exported_models import model_problem
 from dinosaur_ad.encoders.exported_runs import Run, open_run
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.encoders.weights import Weights, to_stderr
-from dinosaur_ad.encoders.words import first_line, shown
 from dinosaur_ad.errors import EncoderError
 
 __all__ = [
@@ -128,7 +128,7 @@ def open_exported(
 
 def _opened(folder: Path, manifest: Manifest, contents: Sequence[bytes], threads: int | None) -> ExportedEncoder:
     made = ", ".join(
-        shown(f"{key} {value}", 40)
+        printable(f"{key} {value}", 40)
         for key, value in manifest.made.items()
         if key in ("opset", "onnxruntime", "openvino")
     )
@@ -153,7 +153,7 @@ def _opened(folder: Path, manifest: Manifest, contents: Sequence[bytes], threads
     if stamped != manifest.fingerprint:
         raise EncoderError(
             f"The model in the export {folder} is another one than its manifest says (fingerprint "
-            f"{shown(stamped, 40)}, not {manifest.fingerprint}); export again."
+            f"{printable(stamped, 40)}, not {manifest.fingerprint}); export again."
         )
     _check_outputs(encoder, tokens, scored)
     return encoder

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dinosaur_ad._atomic import sha256_file, write_atomic
+from dinosaur_ad._plain import read_plain
+from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.encoders.base import Layer, check_layers, check_size, fingerprint
-from dinosaur_ad.encoders.files import read_plain
 from dinosaur_ad.encoders.providers import PRECISIONS
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
-from dinosaur_ad.encoders.words import first_line, shown
 from dinosaur_ad.errors import EncoderError
 
 FORMAT = 1
@@ -84,7 +84,7 @@ class Manifest:
         wrong = [key for key, kind in _FIELDS.items() if key not in fields or not _fits(fields[key], kind)]
         if wrong or fields.keys() - _FIELDS.keys():
             names = ", ".join(wrong or sorted(fields.keys() - _FIELDS.keys()))
-            raise ValueError(f"it has wrong fields ({shown(names)})")
+            raise ValueError(f"it has wrong fields ({printable(names)})")
         if fields["kind"] not in MODEL_FILES or fields["precision"] not in PRECISIONS:
             raise ValueError(f"its kind '{fields['kind']}' or precision '{fields['precision']}' is unknown")
         if len(fields["files"]) > MOST_FILES:

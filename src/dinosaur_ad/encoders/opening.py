@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dinosaur_ad._text import first_line
 from dinosaur_ad.encoders.base import Encoder, Layer
 from dinosaur_ad.encoders.providers import (
     DEFAULT_PRECISION,
@@ -19,7 +20,6 @@ from dinosaur_ad.encoders.providers import (
     why_not,
 )
 from dinosaur_ad.encoders.weights import Weights, ensure, from_file, to_stderr
-from dinosaur_ad.encoders.words import first_line
 from dinosaur_ad.errors import EncoderError, install_command
 
 

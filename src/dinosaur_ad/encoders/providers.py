@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from dinosaur_ad._text import first_line
 from dinosaur_ad.core.threads import allotted_threads, usable_threads
-from dinosaur_ad.encoders.words import first_line
 from dinosaur_ad.errors import EncoderError, install_command
 
 PRECISIONS = ("float32", "bfloat16", "float16", "int8")

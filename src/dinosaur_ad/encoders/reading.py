@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad._plain import read_plain
+from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.encoders.convert import from_onnx
-from dinosaur_ad.encoders.files import read_plain
 from dinosaur_ad.encoders.specs import BackboneSpec
-from dinosaur_ad.encoders.words import first_line, shown
 from dinosaur_ad.errors import EncoderError, install_advice
 
 MOST_BYTES = 4 * 2**30
@@ -142,7 +142,7 @@ def _read_safetensors(path: Path, content: bytes) -> Tensors:
             return _named(path, load(content))
         except (TypeError, KeyError) as error:
             raise EncoderError(
-                f"{path.name} holds numbers that NumPy lacks ({shown(str(error))}); store them as float32."
+                f"{path.name} holds numbers that NumPy lacks ({printable(str(error))}); store them as float32."
             ) from error
 
 

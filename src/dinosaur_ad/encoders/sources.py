@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dinosaur_ad._text import printable
 from dinosaur_ad.encoders.convert import Floats
 from dinosaur_ad.encoders.reading import Published, read_file
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec
-from dinosaur_ad.encoders.words import shown
 from dinosaur_ad.errors import EncoderError, install_advice
 
 Progress = Callable[[str], None]
@@ -98,7 +98,7 @@ def _pip_environment() -> dict[str, str]:
 def _last_line(text: str) -> str:
     """Return the last line of a program's complaint, without credentials that an address in it may carry."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return shown(re.sub(r"//[^/@\s]+@", "//", lines[-1])) if lines else "it gave no reason"
+    return printable(re.sub(r"//[^/@\s]+@", "//", lines[-1])) if lines else "it gave no reason"
 
 
 def _download_from_hub(spec: BackboneSpec, folder: Path, progress: Progress) -> Published:

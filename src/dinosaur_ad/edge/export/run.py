@@ -18,6 +18,7 @@ import onnx
 from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
+from dinosaur_ad._text import printable
 from dinosaur_ad.banks.files import read_bank
 from dinosaur_ad.banks.verdict import alarm_threshold
 from dinosaur_ad.edge.export.folder import in_the_making, refuse_occupied, write_files
@@ -40,7 +41,6 @@ from dinosaur_ad.encoders.graph_half import to_half
 from dinosaur_ad.encoders.providers import check_precision, why_not
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.weights import to_stderr
-from dinosaur_ad.encoders.words import shown
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.presets import DEFAULT, Preset
 from dinosaur_ad.store import Store
@@ -197,7 +197,7 @@ def _preset(manifest: Manifest) -> Preset:
     settings = {key: value for key, value in scoring.items() if key != "preset"}
     if not isinstance(scoring["preset"], str) or not all(_plausible(key, value) for key, value in settings.items()):
         raise EncoderError("The manifest says how images are scored in numbers that cannot be; export again.")
-    return replace(DEFAULT, name=shown(scoring["preset"]), layers=manifest.layers, size=manifest.size, **settings)
+    return replace(DEFAULT, name=printable(scoring["preset"]), layers=manifest.layers, size=manifest.size, **settings)
 
 
 def _plausible(key: str, value: object) -> bool:
