@@ -16,7 +16,14 @@ from attack.hostile_places import KEPT, place_cases
 from attack.runner import Done, Outcome, each
 
 LIMIT = 10.0
-INTACT = {"store": (), "task": ("b", "c"), "version": ("b", "c"), "unread": ("a", "b", "c"), "stray": ("a", "b", "c")}
+INTACT = {
+    "store": (),  # store.json, or the folder of all tasks
+    "task": ("b", "c"),  # what says which version of a counts
+    "version": ("b", "c"),  # the newest version of a
+    "gone": ("b", "c"),  # all of a
+    "unread": ("a", "b", "c"),  # what only an update reads
+    "stray": ("a", "b", "c"),  # something that is no part of a store was laid into it
+}
 """By what was damaged: the tasks that nothing was done to."""
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -48,7 +55,7 @@ class Hostile:
 
     def must_work(self, command: str) -> bool:
         """Whether a command has nothing to do with the damage, or is there to repair it."""
-        if self.scope in ("task", "version") and command in ("update b", "learn q"):
+        if self.scope in ("task", "version", "gone") and command in ("update b", "learn q"):
             return True
         if self.foreign or self.scope == "store":
             return False
@@ -110,7 +117,8 @@ def _run(arena: Arena, hostile: Hostile, command: str) -> tuple[Done, str | None
         before = fingerprint(place, ["victim"])
         if command == "inspect":
             done = arena.inspect(store, limit=LIMIT)
-            problem = results_problem(arena, done, all_of=INTACT[hostile.scope])
+            known = {name: each for name, each in arena.expected.items() if hostile.scope != "gone" or name[0] != "a"}
+            problem = results_problem(replace(arena, expected=known), done, all_of=INTACT[hostile.scope])
         else:
             words = [word.format(root=arena.root) for word in COMMANDS[command]]
             done = arena.pool.cli(*words, "--store", store, limit=LIMIT)

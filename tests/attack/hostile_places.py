@@ -37,7 +37,8 @@ def place_cases() -> Iterator[tuple[str, str, Damage]]:
             yield f"{part} is a folder", scope, partial(_folder, part)
             yield f"{part} is a link to a device without end", scope, partial(_device, part)
         else:
-            yield f"{part} is a file", scope, partial(_file, part)
+            gone = part == "tasks/a"  # and nothing says that there was a task of that name
+            yield f"{part} is a file", "gone" if gone else scope, partial(_file, part)
     for mark in MARKS:
         yield f"{mark} is a link to a file outside", "stray", partial(_link, mark, "secret.txt")
         yield f"{mark} is a link to a new file outside", "stray", partial(_link, mark, "new.txt")
