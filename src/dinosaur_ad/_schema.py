@@ -199,7 +199,7 @@ PRESET = record(
         "limit": whole(1, 1_000_000),
         "margin": number(0, math.inf),
         "calibration": one_of("unseen", "in-sample"),
-        "false_alarms": number(0, 1),
+        "false_alarms": number(1e-6, 0.999999),
     },
     others=anything(8),  # settings of another version, about which Preset.from_json says what is to be said
 )

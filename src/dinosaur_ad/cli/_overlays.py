@@ -29,6 +29,11 @@ _LONGEST_NAME = 200  # bytes of the usual 255: leaves room for a number and the 
 _UNSAFE = re.compile(r'[<>:"|?*\\/]')  # not allowed in names everywhere
 
 
+def _real(path: Path) -> Path:
+    """Where a path leads to; unlike ``Path.resolve`` it takes links in a circle."""
+    return Path(os.path.realpath(path))
+
+
 class Overlays:
     """The folder for overlays of ``images``, found under ``arguments``; what cannot be written is refused at once."""
 
@@ -36,10 +41,10 @@ class Overlays:
         self, folder: Path, arguments: Sequence[Path | str], images: Sequence[Path | str], store: Path
     ) -> None:
         paths = [_absolute(image) for image in images]
-        self._folder, self._store = folder, store.resolve()
+        self._folder, self._store = folder, _real(store)
         # What was named decides, and not what was found there: the same command gives the same names every day.
         self._root = Path(os.path.commonpath([*map(_searched, arguments), *(path.parent for path in paths)]))
-        self._images = {path.resolve() for path in paths}
+        self._images = {_real(path) for path in paths}
         self._used: set[str] = set()
         _refuse_unwritable(folder)
         for parent in {self._place(path).parent for path in paths}:
@@ -67,7 +72,7 @@ class Overlays:
         for number in count(1):
             path = place.with_name(f"{place.name}{f'-{number}' if number > 1 else ''}{OVERLAY}")
             key = str(path).casefold()  # not every file system knows case
-            if key in self._used or path.resolve() in self._images:
+            if key in self._used or _real(path) in self._images:
                 continue
             if not os.path.lexists(path) or (not path.is_symlink() and _mark(path) == mark):
                 self._used.add(key)
@@ -83,7 +88,7 @@ class Overlays:
                 raise InputError(
                     f"'{step}' is {kind}, and overlays would be written below it; choose another folder for --overlays."
                 )
-        if parent.resolve().is_relative_to(self._store):
+        if _real(parent).is_relative_to(self._store):
             raise InputError(
                 f"'{parent}' lies in the store, which keeps only what is taught; choose another folder for --overlays."
             )

@@ -246,8 +246,8 @@ def _facts(detector: Dinosaur, record: TaskRecord) -> dict[str, Any]:
         "learned": record.created,
         "changed": latest["date"],
         "last_change": latest["action"],
-        "encoder": record.manifest["encoder"]["encoder"],
-        "preset": record.manifest["preset"],
+        "encoder": detector.store.header["encoder"]["encoder"],
+        "preset": detector.preset.name,
         "bank": record.manifest.get("bank", {}),
     }
 
