@@ -90,10 +90,19 @@ def test_forgetting_decides_nothing_where_features_are_frozen(
     assert max(lost) < 0.05
 
 
-@pytest.mark.parametrize("method", ["dne", "dne:sampled", "dne:as-published"])
-def test_the_embeddings_of_dne_collapse_into_ties(method: str, cells: Cells) -> None:
+@pytest.mark.parametrize(
+    ("scenario", "method"),
+    [
+        ("mtd-color", "dne"),
+        ("mtd-color", "dne:sampled"),
+        ("mtd-color", "dne:as-published"),
+        ("mtd-blur", "dne"),
+        ("mtd-geo", "dne"),
+    ],
+)
+def test_the_embeddings_of_dne_collapse_into_ties(scenario: str, method: str, cells: Cells) -> None:
     """The paper's chance is no bad luck: in the end the network gives one embedding, and every score is the same."""
-    cell = cells["mtd-color", method, 0]
+    cell = cells[scenario, method, 0]
     assert final_average(cell.auroc) == 0.5
     assert all(np.unique(task.scores).size == 1 for task in cell.final)
     last = cell.info["tasks"][cell.tasks[-1]["name"]]
@@ -180,6 +189,12 @@ def test_what_ten_times_the_epochs_gave_on_two_categories(cells: Cells, apart: C
         ("mtd-color", "efficientad:original", 0.784),
         ("mvtec-ad", "efficientad", 0.698),
         ("mvtec-ad", "efficientad:original", 0.795),
+        ("mtd-blur", "ucad", 0.588),
+        ("mtd-geo", "ucad", 0.584),
+        ("mtd-geo-literal", "ucad", 0.513),
+        ("mtd-geo-literal", "dne", 0.484),
+        ("mvtec-loco", "dne", 0.775),
+        ("mvtec-ad", "patchcore:vit", 0.852),
     ],
 )
 def test_a_figure_in_the_findings_is_the_stored_one(scenario: str, method: str, figure: float, cells: Cells) -> None:
@@ -208,6 +223,26 @@ def test_the_average_and_neither_network_nor_memory_wins_on_logical_anomalies(
         pixels = [cells["mvtec-loco", name, seed].pixel for name in (averaged, points, "dinosaur")]
         blurred, sharp, ours = (each[0]["auroc"] for each in pixels if each is not None)
         assert blurred < sharp < ours
+
+
+def test_it_is_not_the_encoder_alone_that_wins_on_mvtec(cells: Cells) -> None:
+    """PatchCore on DINOSaur's encoder is worse than on its own: strong where objects differ, weak on grid and screw."""
+    control = cells["mvtec-ad", "patchcore:vit", 0]
+    assert control.info["weights_sha256"] == cells["mvtec-ad", "dinosaur", 0].info["weights_sha256"]
+    assert final_average(control.auroc) < mean(cells, "mvtec-ad", "patchcore:resnet50-v1") - 0.05
+    assert mean(cells, "mvtec-ad", "patchcore:resnet50-v1") < mean(cells, "mvtec-ad", "dinosaur")
+    last = dict(zip([task["name"] for task in control.tasks], np.round(control.auroc[-1], 3).tolist(), strict=True))
+    assert (last["bottle"], last["cable"], last["grid"], last["screw"]) == (0.997, 0.99, 0.744, 0.603)
+
+
+def test_another_teacher_lies_apart(cells: Cells) -> None:
+    """Rows of one method share one teacher; what was taught by another stands beside them and says so."""
+    taught = [cell for cell in cells.values() if cell.method.partition(":")[0] == "efficientad"]
+    assert len({cell.info["weights_sha256"] for cell in taught}) == 1
+    other = read(APART / "efficientad-another-teacher")["mvtec-loco", "efficientad", 0]
+    assert other.info["weights_sha256"] != taught[0].info["weights_sha256"]
+    assert "834 images of 'package-photos'" in other.info["description"]
+    assert round(final_average(other.auroc), 3) == 0.859
 
 
 def test_efficientad_is_weak_on_mvtec_but_not_at_chance(cells: Cells) -> None:
