@@ -17,7 +17,7 @@ def read_plain(path: Path, most: int, *, follow: bool = True) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path.name} is no regular file")
+            raise OSError(f"{path.name} is not a regular file")
         if not follow and path.is_symlink():  # where the system has no O_NOFOLLOW
             raise OSError(f"{path.name} is a link")
         content = file.read(most + 1)
