@@ -258,7 +258,7 @@ def _read_arrays(place: Place) -> dict[str, NDArray[Any]]:
     try:
         return read_arrays(place.read(ARRAYS))
     except ValueError as error:
-        raise ValueError(f"{ARRAYS}: {error}") from error
+        raise ValueError(f"{ARRAYS} cannot be read") from error
 
 
 def _from_arrays(arrays: Mapping[str, NDArray[Any]], index: int) -> TaskScores:
