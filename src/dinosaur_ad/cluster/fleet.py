@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
 from dinosaur_ad.cluster.connection import connected, first_line, machines, refuse_other_version, worker_environment
-from dinosaur_ad.cluster.images import is_address, read_anywhere
-from dinosaur_ad.data.images import Pixels
+from dinosaur_ad.cluster.images import as_file, is_address
+from dinosaur_ad.data.finding import Found
 from dinosaur_ad.data.stream import batched
 from dinosaur_ad.detector import INSPECT_AT_ONCE, Dinosaur
 from dinosaur_ad.errors import DinosaurError, InputError
@@ -244,34 +244,41 @@ class _Inspector:
             refuse_other_version(self._question.version)
             self._detector = Dinosaur.load(self._question.cargo.unpack(ray), **self._question.options)
         results: list[Inspection | Rejected] = []
-        with ThreadPoolExecutor(_READERS, thread_name_prefix="read-image") as pool:
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="fetch-image") as pool:
             # The same groups as in Dinosaur.stream, so that the encoder gets the same batches and gives the same bits.
             for group in batched(zip(addresses, labels, strict=True), INSPECT_AT_ONCE):
-                started = time.perf_counter()
-                read = list(pool.map(read_anywhere, *zip(*group, strict=True)))
-                ms = (time.perf_counter() - started) * 1e3 / len(group)
-                results += self._inspect(self._detector, [label for _, label in group], read, ms)
+                with tempfile.TemporaryDirectory(prefix="dinosaur-images-") as folder:
+                    started = time.perf_counter()
+                    places = [Path(folder, str(number)) for number in range(len(group))]
+                    files = list(pool.map(as_file, (address for address, _ in group), places))
+                    ms = (time.perf_counter() - started) * 1e3 / len(group)
+                    results += self._inspect(self._detector, group, files, ms)
         # An encoder that nothing was given to is not loaded for its name.
         inspected = any(isinstance(result, Inspection) for result in results)
         return _Answer(self._detector.info() if inspected else {}, results)
 
     def _inspect(
-        self, detector: Dinosaur, labels: Sequence[str], read: Sequence[Pixels | InputError], decode_ms: float
+        self,
+        detector: Dinosaur,
+        group: Sequence[tuple[str, str]],
+        files: Sequence[Path | InputError],
+        fetch_ms: float,
     ) -> Iterator[Inspection | Rejected]:
-        images = [image for image in read if not isinstance(image, InputError)]
+        """The results of some images, each called by its label."""
+        found = Found(file for file in files if not isinstance(file, InputError))
         task, false_alarms = self._question.task, self._question.false_alarms
-        results = iter(detector.stream(images, task=task, false_alarms=false_alarms) if images else ())
-        for label, image in zip(labels, read, strict=True):
-            if isinstance(image, InputError):
-                yield Rejected(label, str(image))
+        results = iter(detector.stream(found, task=task, false_alarms=false_alarms) if found else ())
+        for (address, label), file in zip(group, files, strict=True):
+            if isinstance(file, InputError):
+                yield Rejected(label, str(file).replace(address, label))
             elif isinstance(result := next(results), Rejected):
-                yield Rejected(label, result.reason.replace(result.path, label, 1))
+                yield Rejected(label, result.reason.replace(str(file), label))
             else:
-                yield _named(result, label, decode_ms)
+                yield _named(result, label, fetch_ms)
 
 
-def _named(inspection: Inspection, label: str, decode_ms: float) -> Inspection:
-    """The inspection of an array as that of the image it was read from."""
-    steps = inspection.ms | {"decode": round(decode_ms, 3)}
+def _named(inspection: Inspection, label: str, fetch_ms: float) -> Inspection:
+    """The inspection of a fetched file as that of the image it was fetched from."""
+    steps = inspection.ms | {"decode": round(inspection.ms["decode"] + fetch_ms, 3)}
     steps["total"] = round(sum(value for step, value in steps.items() if step != "total"), 3)
     return replace(inspection, path=label, ms=steps)

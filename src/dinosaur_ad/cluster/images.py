@@ -1,16 +1,15 @@
-"""Images on disks and behind fsspec addresses: which ones are meant, and their pixels."""
+"""Images on disks and behind fsspec addresses: which ones are meant, and their files."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 from dinosaur_ad.cluster.connection import first_line
-from dinosaur_ad.data.images import Pixels, find_images, is_image_name, read_image
+from dinosaur_ad.data.images import find_images, is_image_name
 from dinosaur_ad.errors import InputError
 
 
@@ -59,25 +58,17 @@ def _filesystem(address: str) -> tuple[Any, str]:
     return filesystem, root
 
 
-def read_anywhere(address: str, label: str) -> Pixels | InputError:
-    """The pixels of an image, or a sentence that calls it by its label."""
+def as_file(address: str, place: Path) -> Path | InputError:
+    """The file of an image, fetched to ``place`` if it lies elsewhere; or a sentence that says why not."""
+    if not is_address(address):
+        return Path(address)
     try:
-        return _fetched(address) if is_address(address) else read_image(address)
+        filesystem, root = _filesystem(address)
+        filesystem.get_file(root, str(place))
     except InputError as error:
-        return InputError(str(error).replace(address, label))
-
-
-def _fetched(address: str) -> Pixels:
-    filesystem, root = _filesystem(address)
-    with tempfile.TemporaryDirectory(prefix="dinosaur-image-") as folder:
-        path = Path(folder) / "image"
-        try:
-            filesystem.get_file(root, str(path))
-        except Exception as error:  # every file system has errors of its own
-            raise InputError(
-                f"'{address}' could not be fetched ({first_line(error)}); check the address and your access to it."
-            ) from error
-        try:
-            return read_image(path)
-        except InputError as error:
-            raise InputError(str(error).replace(str(path), address)) from error
+        return error
+    except Exception as error:  # every file system has errors of its own
+        return InputError(
+            f"'{address}' could not be fetched ({first_line(error)}); check the address and your access to it."
+        )
+    return place
