@@ -105,6 +105,16 @@ def test_the_worst_patch_is_boxed_only_in_an_alarm() -> None:
     assert overlay(pixels, inspected(spot(0.2), shape=pixels.shape))[y, x].tolist() == [90, 90, 90]
 
 
+def test_what_could_not_be_judged_does_not_look_normal() -> None:
+    pixels = np.full((640, 640, 3), 90, np.uint8)
+    normal = inspected(spot(0.2), shape=pixels.shape)
+    drawn = [overlay(pixels, replace(normal, verdict=verdict)) for verdict in ("normal", "not ready", "anomalous")]
+    strips = [picture[640:] for picture in drawn]
+    assert not np.array_equal(strips[0], strips[1])
+    assert not np.array_equal(strips[1], strips[2])
+    assert drawn[1][320, 320].tolist() == [255, 255, 255]  # boxed
+
+
 def test_the_normal_it_was_compared_with_is_shown_while_its_file_is_there(tmp_path: Path) -> None:
     like = tmp_path / "normal.png"
     Image.new("RGB", (64, 64), (10, 200, 30)).save(like)

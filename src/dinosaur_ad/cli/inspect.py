@@ -127,7 +127,7 @@ def inspect(arguments: argparse.Namespace) -> int:
         overlays = Overlays(arguments.overlays, arguments.images, paths, arguments.store)
     say_overlays_left_out(arguments.images)
     names = max(map(len, detector.store.names()), default=0)
-    count = _Count()
+    count, reasons = _Count(), set[str]()
     with Progress(detector, len(paths)) as progress:
         results = detector.stream(paths, task=arguments.task, false_alarms=arguments.false_alarms)
         for done, result in enumerate(results, start=1):
@@ -139,6 +139,9 @@ def inspect(arguments: argparse.Namespace) -> int:
                 progress.announce()
                 damaged = count.take(result)
                 with progress.writing():
+                    if result.reason and result.reason not in reasons:
+                        reasons.add(result.reason)
+                        say(f"not ready: {result.reason}")
                     for name in damaged:
                         say(f"left out: the task '{name}' is damaged and is not asked; see: dinosaur tasks --verify")
                     _print(result, names, as_json=arguments.json)
@@ -196,8 +199,6 @@ def _print(inspection: Inspection, names: int, *, as_json: bool) -> None:
 
 def _after_verdict(inspection: Inspection, names: int) -> str:
     task = f"  {inspection.task:<{names}}  "
-    if reason := inspection.reason:
-        return f"{task}{_path(inspection)}: {reason}"
     return (
         f"{task}{inspection.score:7.3f} / {inspection.threshold:.3f}  p {inspection.p_value:.4f}  {_path(inspection)}"
     )
