@@ -107,7 +107,7 @@ def test_the_worst_patch_is_boxed_only_in_an_alarm() -> None:
 
 def test_what_could_not_be_judged_does_not_look_normal() -> None:
     pixels = np.full((640, 640, 3), 90, np.uint8)
-    normal = inspected(spot(0.2), shape=pixels.shape)
+    normal = inspected(spot(0.3), shape=pixels.shape)
     drawn = [overlay(pixels, replace(normal, verdict=verdict)) for verdict in ("normal", "not ready", "anomalous")]
     strips = [picture[640:] for picture in drawn]
     assert not np.array_equal(strips[0], strips[1])
