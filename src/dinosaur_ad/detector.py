@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.banks import Answers, AskAgainError, Banks, most_normal
-from dinosaur_ad.banks.bank import Bank, Draft
+from dinosaur_ad.banks.bank import Bank, Draft, check_task
 from dinosaur_ad.banks.budget import check_precision
-from dinosaur_ad.banks.files import check_task, read_bank
+from dinosaur_ad.banks.files import read_bank
 from dinosaur_ad.banks.shrink import Budgets, shrink
 from dinosaur_ad.banks.verdict import NOT_READY, alarm_threshold, check_rate, judge, why_not_ready
 from dinosaur_ad.core.calibration import p_values

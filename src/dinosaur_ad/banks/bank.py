@@ -11,16 +11,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.banks.budget import Form
 from dinosaur_ad.banks.draft import Draft
-from dinosaur_ad.banks.files import learned_digests, learned_images, read_bank
+from dinosaur_ad.banks.files import (
+    descriptor_width,
+    learned_digests,
+    learned_images,
+    read_bank,
+    read_candidates,
+    read_ladder,
+    read_prototype,
+)
 from dinosaur_ad.banks.kept import LONGEST_HALF_NORM, Kept
+from dinosaur_ad.banks.verdict import alarm_threshold, why_not_ready
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.quantise import scaled_norms, widen
 from dinosaur_ad.core.scoring import NearestPatch
 from dinosaur_ad.errors import StoreError
+from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
 
-__all__ = ["Bank", "BankCache", "Draft", "leave_there", "members_last"]
+__all__ = ["Bank", "BankCache", "Draft", "check_task", "leave_there", "members_last"]
 
 Floats = NDArray[np.float32]
 
@@ -100,6 +111,18 @@ class Bank:
     def nearest(self, token_C: Array, row: int, column: int, radius: int) -> NearestPatch:
         """The remembered patch that decided the score of the patch at a place."""
         return self.kept.nearest(token_C, row, column, radius)
+
+
+def check_task(preset: Preset, store: TaskStore, record: TaskRecord) -> None:
+    """Read all that inspecting and updating a task need; a StoreError says what is wrong, or why it cannot judge."""
+    bank = Bank.opened(store, record)
+    read_prototype(store, record, descriptor_width(preset, bank.kept))
+    read_candidates(store, record)
+    form = Form(bank.kept.members, bank.kept.channels, bank.kept.precision, bank.kept.basis_CK is not None)
+    read_ladder(store, record, form)
+    threshold = alarm_threshold(preset, bank.scores, preset.false_alarms)
+    if reason := why_not_ready(record.name, threshold, bank.foreign):
+        raise StoreError(reason)
 
 
 def members_last(vectors_HWMC: NDArray[Any]) -> Floats:

@@ -71,14 +71,6 @@ def descriptor_width(preset: Preset, kept: Kept) -> int:
     return kept.width * (2 if preset.describe_patches else 1)
 
 
-def check_task(preset: Preset, store: TaskStore, record: TaskRecord) -> None:
-    """Read all that inspecting and updating a task need; a StoreError says what cannot be used."""
-    _, kept = read_bank(store, record)
-    read_prototype(store, record, descriptor_width(preset, kept))
-    read_candidates(store, record)
-    read_ladder(store, record, Form(kept.members, kept.channels, kept.precision, kept.basis_CK is not None))
-
-
 def learned_images(record: TaskRecord) -> list[str]:
     """The names of the images a task was taught with; a StoreError if it does not say."""
     images = record.manifest.get("images")
