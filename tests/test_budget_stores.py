@@ -106,6 +106,6 @@ def test_a_stored_bank_scores_as_the_draft_did() -> None:
     taught, images = detector(budget=20_000), product(0, 30, seed=5)
     taught.learn("x", product(0, IMAGES))
     _, kept = read_bank(taught.store, taught.store.record("x"))
-    patches = taught._combine(taught.encoder.encode(images))[0]
+    patches, _ = taught._features.encode(np.stack(images))
     inspected = [each.score for each in taught.inspect(images, task="x")]
     np.testing.assert_allclose(pool(kept.distances(patches, ROOMY.radius), ROOMY.top), inspected, rtol=1e-4)

@@ -62,7 +62,7 @@ def test_feeding_in_chunks_covers_as_well_as_feeding_at_once() -> None:
     in_chunks.learn("x", images[:40])
     for start in range(40, 150, 22):
         in_chunks.update("x", images[start : start + 22])
-    patches, _ = at_once._combine(at_once.encoder.encode(images))
+    patches, _ = at_once._features.encode(np.stack(images))
     points_LDC = patches.reshape(150, 25, -1).transpose(1, 0, 2)
 
     def radius(detector: Dinosaur) -> float:

@@ -14,6 +14,7 @@ from detector_helpers import product, spoil, taught_three_products, tiny, tree_h
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.banks import Banks
 from dinosaur_ad.errors import InputError, StoreError
+from dinosaur_ad.image_features import ImageFeatures
 
 
 def flip(path: Path, position: int, bit: int = 1) -> None:
@@ -108,14 +109,14 @@ def test_scores_that_are_no_distances_never_mean_normal(value: float) -> None:
 
 def test_an_encoder_that_gives_no_numbers_judges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = taught_three_products()
-    combine = Dinosaur._combine
+    encode = ImageFeatures.encode
 
-    def broken(self: Dinosaur, tokens: Any) -> Any:
-        patches, descriptors = combine(self, tokens)
+    def broken(self: ImageFeatures, pixels: Any) -> Any:
+        patches, descriptors = encode(self, pixels)
         patches[0, 2, 2] = np.nan
         return patches, descriptors
 
-    monkeypatch.setattr(Dinosaur, "_combine", broken)
+    monkeypatch.setattr(ImageFeatures, "encode", broken)
     first, second = detector.stream(product(0, 2, seed=9))
     assert "no numbers" in first.reason
     assert second.verdict == "normal"

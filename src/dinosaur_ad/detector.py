@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,12 @@ from dinosaur_ad.banks.files import read_bank
 from dinosaur_ad.banks.shrink import Budgets, shrink
 from dinosaur_ad.banks.verdict import NOT_READY, alarm_threshold, check_rate, judge, why_not_ready
 from dinosaur_ad.core.calibration import p_values
-from dinosaur_ad.core.features import combine_blocks, describe
 from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.data.digest import digest
-from dinosaur_ad.data.foreign import foreign_pictures
-from dinosaur_ad.data.printing import name_of
 from dinosaur_ad.data.stream import Images, batched, stream_images, timed
-from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, Tokens, load_encoder
+from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
 from dinosaur_ad.groups import Group, Seen, prepared_groups
+from dinosaur_ad.image_features import ImageFeatures, Progress, new_ones
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
 from dinosaur_ad.presets import Preset, get_preset
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
@@ -46,15 +43,6 @@ LEARN_AT_ONCE = 1024
 INSPECT_AT_ONCE = 16
 # What a task's manifest says of the encoder that taught it.
 MADE_BY = ("encoder", "fingerprint", "provider", "precision", "fallback")
-
-
-class Features(NamedTuple):
-    """A normal image as a task learns it: its name, patches (H, W, C), descriptor (C') and digest."""
-
-    name: str
-    patches_HWC: Floats
-    descriptor_C: Floats
-    digest: str
 
 
 class Dinosaur:
@@ -124,8 +112,7 @@ class Dinosaur:
             "strict": strict,
             "export": export,
         }
-        self._encoder: Encoder | None = None
-        self._foreign: Floats | None = None
+        self._features = ImageFeatures(self.preset, self._load_encoder)
         self._foreign_scores: dict[str, Floats] = {}
         self.seed = int(header.get("seed", seed))
         self._banks = Banks(self.preset, cache_bytes, threads=threads)
@@ -133,20 +120,20 @@ class Dinosaur:
         self._budgets = Budgets(budget, store_budget)
         self.waiting: Callable[[str], None] | None = None
         """Called with a sentence when teaching has to wait for somebody else who teaches the same task."""
-        if isinstance(encoder, Encoder):
-            self._encoder = self._checked(encoder)
+        self._given = self._checked(encoder) if isinstance(encoder, Encoder) else None
 
     # --- what it is ---
 
     @property
     def encoder(self) -> Encoder:
         """The frozen backbone; loaded when first needed."""
-        if self._encoder is None:
-            options = self._encoder_options
-            self._encoder = self._checked(
-                load_encoder(self._encoder_name, layers=self.preset.layers, size=self.preset.size, **options)  # type: ignore[arg-type]
-            )
-        return self._encoder
+        return self._features.encoder
+
+    def _load_encoder(self) -> Encoder:
+        if self._given is not None:
+            return self._given
+        options, preset = self._encoder_options, self.preset
+        return self._checked(load_encoder(self._encoder_name, layers=preset.layers, size=preset.size, **options))  # type: ignore[arg-type]
 
     def _checked(self, encoder: Encoder) -> Encoder:
         """Refuse an encoder whose tokens would not fit the store's banks, whatever its name says."""
@@ -218,7 +205,7 @@ class Dinosaur:
         *,
         held_out: Images | None = None,
         replace: bool = False,
-        progress: Callable[[int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> Learned:
         """Teach a new task from normal images. Nothing else changes, and nothing at all if it fails half way.
 
@@ -237,9 +224,7 @@ class Dinosaur:
 
         return self._teach(name, images, begin, "learn", progress, replaces=replace, held_out=held_out)
 
-    def update(
-        self, name: str, images: Images, *, progress: Callable[[int, int | None], None] | None = None
-    ) -> Learned:
+    def update(self, name: str, images: Images, *, progress: Progress | None = None) -> Learned:
         """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones.
 
         Images that the task knows already are left out. Several who update one task at once wait for each other.
@@ -283,14 +268,14 @@ class Dinosaur:
         images: Images,
         begin: Callable[[], tuple[Draft, str | None]],
         action: str,
-        progress: Callable[[int, int | None], None] | None,
+        progress: Progress | None,
         replaces: bool,
         held_out: Images | None = None,
     ) -> Learned:
         begin()  # what is refused is refused before anything is encoded
         encoding: dict[str, float] = {"read": 0.0, "encode": 0.0}
         rejected: list[Rejected] = []
-        blocks = batched(self._features(images, rejected, encoding, progress), LEARN_AT_ONCE)
+        blocks = batched(self._features.read(images, rejected, encoding, progress), LEARN_AT_ONCE)
         # The first block, usually the only one, is encoded before the task is locked against others who teach it.
         first = next(blocks, None)
         if first is None:
@@ -303,15 +288,15 @@ class Dinosaur:
             draft, base = begin()
             before, duplicates = len(draft.images), list[str]()
             for block in chain([first], blocks):
-                new = _new_ones(block, set(draft.digests), duplicates)
+                new = new_ones(block, set(draft.digests), duplicates)
                 if new:
                     names, patches, descriptors, digests = zip(*new, strict=True)
                     draft.grow(list(names), np.stack(patches), np.stack(descriptors), list(digests))
             added = len(draft.images) - before
             if held_out is not None:
                 known = set(draft.digests)
-                seen = list(self._features(held_out, rejected, encoding, None))
-                unseen = [patches for _, patches, _, _ in _new_ones(seen, known, duplicates)]
+                seen = list(self._features.read(held_out, rejected, encoding, None))
+                unseen = [patches for _, patches, _, _ in new_ones(seen, known, duplicates)]
                 if not unseen:
                     raise InputError(
                         f"None of the held-out images for '{name}' could be used; give readable normals that are not "
@@ -327,7 +312,7 @@ class Dinosaur:
             cuts: dict[str, Draft] = {}
             started = time.perf_counter()
             if added:
-                draft.show_foreign(self._foreign_patches())
+                draft.show_foreign(self._features.foreign())
                 manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
                 with self.store.writer():  # from the last look at what is there to the writing, no one may change it
                     self._refuse_conflict(name, replaces)
@@ -361,57 +346,6 @@ class Dinosaur:
             return self._existing(name).id
         except DinosaurError:
             return None
-
-    def _foreign_patches(self) -> Floats:
-        """Patch features of pictures that show no product; encoded once."""
-        if self._foreign is None:
-            self._foreign, _ = self._combine(self.encoder.encode_prepared(foreign_pictures(self.preset.size)))
-        return self._foreign
-
-    def _features(
-        self,
-        images: Images,
-        rejected: list[Rejected],
-        seconds: dict[str, float],
-        progress: Callable[[int, int | None], None] | None,
-    ) -> Iterator[Features]:
-        """Name, patch features, descriptor and digest of every readable image."""
-        done, (total, stream) = 0, stream_images(images)
-        for group, waited in timed(prepared_groups(stream, total, 4 * self.encoder.batch_size, self.preset.size)):
-            started = time.perf_counter()
-            rejected += [Rejected(each.label, each.error) for each in group.images if each.error]
-            seconds["read"] += waited / 1e3
-            if len(group.pixels):
-                patches_NHWC, descriptor_NC = self._combine(self.encoder.encode_prepared(group.pixels))
-                seconds["encode"] += time.perf_counter() - started
-                for image, pixels, patches_HWC, descriptor_C in zip(
-                    group.readable, group.pixels, patches_NHWC, descriptor_NC, strict=True
-                ):
-                    if np.isfinite(patches_HWC).all():
-                        # Absolute, so that the file is found again from wherever somebody looks at the task.
-                        name = image.label if image.path is None else name_of(image.path.absolute())
-                        yield Features(name, patches_HWC, descriptor_C, digest(pixels))
-                    else:
-                        rejected.append(Rejected(image.label, self._no_numbers(image.label)))
-            done += len(group.images)
-            if progress:
-                progress(done, total)
-
-    def _no_numbers(self, label: str) -> str:
-        encoder = self.encoder
-        return (
-            f"'{label}' cannot be judged: the encoder '{encoder.name}' gives values that are no numbers on "
-            f"{encoder.provider} in {encoder.precision}; choose another provider or precision."
-        )
-
-    def _combine(self, tokens: Tokens) -> tuple[Floats, Floats]:
-        """Patch features (N, H, W, C) and routing descriptors (N, C') as the preset wants them."""
-        preset = self.preset
-        cls_NC, patches_NHWC = (
-            combine_blocks(token, len(preset.layers), normalise=preset.normalise, average=preset.average)
-            for token in (tokens.cls, tokens.patches)
-        )
-        return patches_NHWC, describe(cls_NC, patches_NHWC, with_patches=preset.describe_patches)
 
     # --- inspecting ---
 
@@ -448,9 +382,9 @@ class Dinosaur:
     ) -> Iterator[Inspection | Rejected]:
         results: Iterator[Inspection | Rejected] = iter(())
         if len(group.pixels):
-            count, encoder = len(group.pixels), self.encoder  # loaded before the clock starts
+            count, _ = len(group.pixels), self.encoder  # loaded before the clock starts
             started = time.perf_counter()
-            patches_NHWC, descriptor_NC = self._combine(encoder.encode_prepared(group.pixels))
+            patches_NHWC, descriptor_NC = self._features.encode(group.pixels)
             encode_ms = (time.perf_counter() - started) * 1e3 / count
             asked, left_out, ms = self._ask(patches_NHWC, descriptor_NC, task)
             ms = {"encode": encode_ms} | ms
@@ -504,7 +438,7 @@ class Dinosaur:
         task = most_normal(asked)
         score, distance_HW, bank = asked[task]
         if not math.isfinite(score):
-            return Rejected(image.label, self._no_numbers(image.label))
+            return self._features.no_numbers(image.label)
         threshold = alarm_threshold(self.preset, bank.scores, false_alarms)
         reason = why_not_ready(task, threshold, self._foreign_of(bank))
         return Inspection(
@@ -534,7 +468,7 @@ class Dinosaur:
             return bank.foreign
         known = self._foreign_scores.get(bank.record.id)
         if known is None:
-            distance_NHW = bank.distances(self._foreign_patches(), self.preset.radius)
+            distance_NHW = bank.distances(self._features.foreign(), self.preset.radius)
             known = self._foreign_scores[bank.record.id] = pool(distance_NHW, self.preset.top)
         return known
 
@@ -579,15 +513,3 @@ def _worst_patch(
         like_column=nearest.column,
         like_digest=bank.digests[source],
     )
-
-
-def _new_ones(block: Iterable[Features], known: set[str], duplicates: list[str]) -> list[Features]:
-    """Those of a block that are not known yet, each once; the names of the others go to ``duplicates``."""
-    new = []
-    for features in block:
-        if features.digest in known:
-            duplicates.append(features.name)
-        else:
-            known.add(features.digest)
-            new.append(features)
-    return new
