@@ -16,6 +16,7 @@ from detector_helpers import product, spoil
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.banks.files import read_bank
 from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import StoreError
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import Store
@@ -106,6 +107,6 @@ def test_a_stored_bank_scores_as_the_draft_did() -> None:
     taught, images = detector(budget=20_000), product(0, 30, seed=5)
     taught.learn("x", product(0, IMAGES))
     _, kept = read_bank(taught.store, taught.store.record("x"))
-    patches, _ = taught._features.encode(np.stack(images))
+    patches, _ = taught._features.encode(prepare(images, ROOMY.size))
     inspected = [each.score for each in taught.inspect(images, task="x")]
     np.testing.assert_allclose(pool(kept.distances(patches, ROOMY.radius), ROOMY.top), inspected, rtol=1e-4)
