@@ -198,3 +198,19 @@ def test_nothing_but_bad_files_is_refused(capsys: Capture, tmp_path: Path, store
     assert main(["learn", "nut", str(tmp_path / "bad.png"), "--store", str(store)]) == 2
     assert "None of the images for 'nut' could be used" in capsys.readouterr().err
     assert tree_hash(store) == before
+
+
+def test_what_a_change_removes_from_the_store_is_said(capsys: Capture, tmp_path: Path, normals: Path) -> None:
+    store = str(tmp_path / "new")
+    assert main(["learn", "screw", str(normals), "--store", store, *NEW_STORE]) == 0
+    for number in range(3):  # three versions are kept
+        assert "removed from the store" not in capsys.readouterr().err
+        more = make_normals(tmp_path / f"more-{number}", 25 + number)
+        assert main(["update", "screw", str(more / f"{24 + number:03d}.png"), "--store", store]) == 0
+    assert "removed from the store: tasks/screw/v0001\n" in capsys.readouterr().err
+    assert main(["forget", "screw", "--store", store]) == 0
+    assert "removed" not in capsys.readouterr().err
+    assert main(["tasks", "--prune", "--store", store]) == 0
+    err = capsys.readouterr().err
+    assert "removed for good: screw\n" in err
+    assert "tasks/screw/v0002" in err

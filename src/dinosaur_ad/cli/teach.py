@@ -128,6 +128,7 @@ def forget(arguments: argparse.Namespace) -> int:
     detector = open_store(arguments)
     with _interruptible(arguments):
         detector.forget(arguments.name)
+    _say_removed(detector)
     show(f"forgot '{arguments.name}'; undo brings it back")
     return EXIT_OK
 
@@ -183,6 +184,7 @@ def tasks(arguments: argparse.Namespace) -> int:
     if arguments.prune:
         removed = detector.store.prune()
         say(f"removed for good: {', '.join(removed)}" if removed else "no forgotten task to remove")
+        _say_removed(detector)
     code, facts = EXIT_OK, []
     for name in detector.store.names():
         try:
@@ -203,10 +205,17 @@ def tasks(arguments: argparse.Namespace) -> int:
     return code
 
 
+def _say_removed(detector: Dinosaur) -> None:
+    """Name what the change removed from the store: versions that undo no longer reaches, or what a crash left."""
+    if removed := detector.store.removed:
+        say(f"removed from the store: {', '.join(removed)}")
+
+
 def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
     from dinosaur_ad.banks.budget import describe
 
     report_rejected(learned.rejected)
+    _say_removed(detector)
     if known := len(learned.duplicates):
         say(f"left out: {known} image{'s' * (known != 1)} that the task knew already, or that came twice")
     if learned.not_ready:
