@@ -94,6 +94,18 @@ def test_a_damaged_task_is_left_out_and_named(tmp_path: Path, file: str) -> None
     assert "product-0" not in Dinosaur(tmp_path / "store").store
 
 
+@pytest.mark.parametrize("file", ["task.json", "v0001/manifest.json", "v0001/bank.safetensors"])
+def test_a_running_detector_notices_that_a_task_was_restored(tmp_path: Path, file: str) -> None:
+    taught_three_products().save(tmp_path / "store")
+    detector, image = Dinosaur(tmp_path / "store"), product(1, 1, seed=9)[0]
+    path = tmp_path / "store" / "tasks" / "product-1" / file
+    backup = path.read_bytes()
+    flip(path, len(backup) // 2)
+    assert detector.inspect(image)[0].left_out == ("product-1",)
+    path.write_bytes(backup)
+    assert (detector.inspect(image)[0].task, detector.inspect(image)[0].left_out) == ("product-1", ())
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
 def test_scores_that_are_no_distances_never_mean_normal(value: float) -> None:
     """With right hashes: whoever wrote the bank made a mistake."""

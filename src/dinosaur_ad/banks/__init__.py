@@ -7,7 +7,7 @@ if there is one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -49,6 +49,14 @@ class View(NamedTuple):
     prototype_TC: Floats
 
 
+class _Damage(NamedTuple):
+    """A version that cannot be used, why, and what its files looked like then."""
+
+    record: TaskRecord
+    reason: str
+    stamp: Hashable
+
+
 class AskAgainError(Exception):
     """A task of the view turned out to be damaged, or its version is gone: take a new view."""
 
@@ -71,8 +79,8 @@ class Banks:
         self.cache = BankCache(cache_bytes, put)
         # By the id of a version: its prototype, and what is wrong with it if it cannot be used.
         self._prototypes: dict[str, Floats] = {}
-        self._damaged: dict[str, str] = {}
-        self._latest: tuple[Snapshot, int, View] | None = None
+        self._damaged: dict[str, _Damage] = {}
+        self._latest: tuple[Snapshot, frozenset[str], View] | None = None
 
     def view(self, store: TaskStore, width: int | None = None) -> View:
         """The tasks as they are now, cheap while nothing has changed.
@@ -80,14 +88,17 @@ class Banks:
         With ``width``, a task whose prototype is not of so many numbers counts as damaged.
         """
         while True:
-            snapshot, known = store.snapshot(), len(self._damaged)
-            if self._latest and self._latest[0] is snapshot and self._latest[1] == known:
+            snapshot = store.snapshot()
+            for version, damage in list(self._damaged.items()):
+                if store.files_stamp(damage.record) != damage.stamp:  # perhaps restored from a backup
+                    del self._damaged[version]
+            if self._latest and self._latest[0] is snapshot and self._latest[1] == self._damaged.keys():
                 return self._latest[2]
             try:
                 view = self._viewed(store, snapshot, width)
             except VersionGoneError:
                 continue
-            self._latest = (snapshot, len(self._damaged), view)
+            self._latest = (snapshot, frozenset(self._damaged), view)
             return view
 
     def _viewed(self, store: TaskStore, snapshot: Snapshot, width: int | None) -> View:
@@ -101,9 +112,9 @@ class Banks:
                 except VersionGoneError:
                     raise
                 except StoreError as error:
-                    self._damaged[record.id] = str(error)
+                    self._damaged[record.id] = _Damage(record, str(error), store.files_stamp(record))
             if record.id in self._damaged:
-                left_out[name] = self._damaged[record.id]
+                left_out[name] = self._damaged[record.id].reason
         self._prototypes = prototypes
         usable = {name: record for name, record in snapshot.records.items() if name not in left_out}
         stacked = [prototypes[record.id] for record in usable.values()]
@@ -134,7 +145,7 @@ class Banks:
             except VersionGoneError as error:
                 raise AskAgainError from error
             except StoreError as error:
-                self._damaged[record.id] = str(error)
+                self._damaged[record.id] = _Damage(record, str(error), store.files_stamp(record))
                 raise AskAgainError from error
             score_N = to_numpy(pool(distance_NHW, self._preset.top))
             for n, score, distance_HW in zip(rows, score_N.tolist(), to_numpy(distance_NHW), strict=True):

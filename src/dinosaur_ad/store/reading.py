@@ -135,6 +135,11 @@ class TaskReader:
         """Read all that a task has and compare it with its hashes; a StoreError names what differs."""
         self._steadily(name, self._verify)
 
+    def files_stamp(self, record: TaskRecord) -> Hashable:
+        """Return what differs once an array file of this version was replaced, for instance from a backup."""
+        paths = (array_path(record.name, record.version, file) for file in record.files)
+        return tuple(self._files.stamp(path) for path in paths)
+
     def stamp(self) -> Hashable:
         """Return what differs after any change by anyone, without reading a file."""
         stamps = ((name, self._files.stamp(pointer_path(name))) for name in self._folders())
