@@ -49,8 +49,8 @@ class Done:
         return ascii(lines[-1][:300]) if lines else "(silence)"
 
     def sentence(self) -> bool:
-        """Whether a refusal was explained."""
-        return any(line.startswith("dinosaur") and len(line) > 30 for line in self.err.splitlines())
+        """Whether a refusal, or a task that was left out, was explained."""
+        return any(line.startswith(("dinosaur", "left out: ")) and len(line) > 30 for line in self.err.splitlines())
 
 
 @dataclass(frozen=True)

@@ -143,13 +143,21 @@ def inspect(arguments: argparse.Namespace) -> int:
                         reasons.add(result.reason)
                         say(f"not ready: {result.reason}")
                     for name in damaged:
-                        say(f"left out: the task '{name}' is damaged and is not asked; see: dinosaur tasks --verify")
+                        say(f"left out: {_why_left_out(detector, name)}")
                     _print(result, names, as_json=arguments.json)
                 if overlays:
                     overlays.save(result)
             progress.update(done)
     say(count.sentence())
     return count.exit_code(tell_anomalies=arguments.exit_code)
+
+
+def _why_left_out(detector: Dinosaur | Fleet, name: str) -> str:
+    """What is wrong with a task that was not asked; the workers of a cluster only say that something is."""
+    from dinosaur_ad.detector import Dinosaur
+
+    reason = detector.damaged().get(name) if isinstance(detector, Dinosaur) else None
+    return f"the task '{name}' is damaged and is not asked; {reason or 'see: dinosaur tasks --verify'}"
 
 
 def _here(arguments: argparse.Namespace) -> tuple[Dinosaur, Sequence[Path | str]]:
