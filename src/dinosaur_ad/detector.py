@@ -309,22 +309,12 @@ class Dinosaur:
                     f"normals that the memory has not seen, but there is {len(draft.images)}; 20 or more are "
                     "recommended."
                 )
-            cuts: dict[str, Draft] = {}
             started = time.perf_counter()
             if added:
                 draft.show_foreign(self._features.foreign())
-                manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
-                with self.store.writer():  # from the last look at what is there to the writing, no one may change it
-                    self._refuse_conflict(name, replaces)
-                    if base is not None and self._version(name) != base:
-                        raise StoreError(
-                            f"The task '{name}' was forgotten, undone or learned anew in the meantime; nothing was "
-                            "written, try again."
-                        )
-                    cuts = self._budgets.cuts(self.store, name, draft)
-                    self.store.put(name, draft.files(), manifest, action=action, note={"images": added})
-                    for other, cut in cuts.items():
-                        shrink(self.store, other, cut)
+            draft.seconds["calibrate"] += time.perf_counter() - started
+            started = time.perf_counter()
+            shrunk = self._write(name, draft, base, action, added, replaces) if added else ()
             record = self.store.record(name)
         threshold = alarm_threshold(self.preset, np.asarray(draft.scores, np.float32), self.preset.false_alarms)
         return Learned(
@@ -335,10 +325,31 @@ class Dinosaur:
             bytes=sum(info.bytes for info in record.files.values()),
             rejected=tuple(rejected),
             seconds=encoding | draft.seconds | {"store": time.perf_counter() - started},
-            shrunk=tuple(cuts),
+            shrunk=shrunk,
             duplicates=tuple(duplicates),
             not_ready=why_not_ready(name, threshold, draft.foreign),
         )
+
+    def _write(
+        self, name: str, draft: Draft, base: str | None, action: str, added: int, replaces: bool
+    ) -> tuple[str, ...]:
+        """Store a task as it was taught, and return the tasks that were cut to make room for it.
+
+        ``base`` is the version that it was taught from; None for a new one.
+        """
+        manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
+        with self.store.writer():  # from the last look at what is there to the writing, no one may change it
+            self._refuse_conflict(name, replaces)
+            if base is not None and self._version(name) != base:
+                raise StoreError(
+                    f"The task '{name}' was forgotten, undone or learned anew in the meantime; nothing was written, "
+                    "try again."
+                )
+            cuts = self._budgets.cuts(self.store, name, draft)
+            self.store.put(name, draft.files(), manifest, action=action, note={"images": added})
+            for other, cut in cuts.items():
+                shrink(self.store, other, cut)
+        return tuple(cuts)
 
     def _version(self, name: str) -> str | None:
         """The id of the version of a task that is there now; None if there is none or it cannot be read."""
