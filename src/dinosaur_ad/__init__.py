@@ -12,33 +12,62 @@ from typing import TYPE_CHECKING
 from dinosaur_ad import _telemetry as _telemetry  # first: it switches off what others would send
 
 __version__ = "0.1.0"
-__all__ = ["PRESETS", "Dinosaur", "DinosaurError", "Inspection", "Preset", "load_encoder"]
+__all__ = [
+    "PRESETS",
+    "Dinosaur",
+    "DinosaurError",
+    "EncoderError",
+    "InputError",
+    "Inspection",
+    "Learned",
+    "Preset",
+    "Rejected",
+    "StoreError",
+    "WorstPatch",
+    "__version__",
+    "from_bgr",
+    "load_encoder",
+    "overlay",
+    "to_pandas",
+]  # fmt: skip
 
 if TYPE_CHECKING:
+    from dinosaur_ad.data.arrays import from_bgr
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.encoders import load_encoder
-    from dinosaur_ad.errors import DinosaurError
-    from dinosaur_ad.inspection import Inspection
+    from dinosaur_ad.errors import DinosaurError, EncoderError, InputError, StoreError
+    from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch, to_pandas
     from dinosaur_ad.presets import PRESETS, Preset
+    from dinosaur_ad.visual import overlay
 
 _HOME = {
     "Dinosaur": "detector",
-    "Inspection": "inspection",
     "DinosaurError": "errors",
+    "EncoderError": "errors",
+    "InputError": "errors",
+    "StoreError": "errors",
+    "Inspection": "inspection",
+    "Learned": "inspection",
+    "Rejected": "inspection",
+    "WorstPatch": "inspection",
+    "to_pandas": "inspection",
     "PRESETS": "presets",
     "Preset": "presets",
+    "from_bgr": "data.arrays",
     "load_encoder": "encoders",
+    "overlay": "visual",
 }
 
+if not TYPE_CHECKING:  # a type checker that sees this function takes every misspelt name for a public one
 
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first used: importing the package alone costs nothing."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'dinosaur_ad' has no attribute '{name}'")
-    from importlib import import_module
+    def __getattr__(name: str) -> object:
+        """Load a public name when it is first used: importing the package alone costs nothing."""
+        if name not in _HOME:
+            raise AttributeError(f"module 'dinosaur_ad' has no attribute '{name}'")
+        from importlib import import_module
 
-    return getattr(import_module(f"dinosaur_ad.{_HOME[name]}"), name)
+        return getattr(import_module(f"dinosaur_ad.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad._text import printable
 from dinosaur_ad.banks import Answers, AskAgainError, Banks, most_normal
 from dinosaur_ad.banks.bank import Bank, Draft, check_task
 from dinosaur_ad.banks.budget import check_precision
@@ -149,6 +150,29 @@ class Dinosaur:
                 f"{encoder.fingerprint}); use those weights, or start a new store."
             )
         return encoder
+
+    def __repr__(self) -> str:
+        """Where it keeps what, in one line; loads no encoder and makes no store."""
+        place = "in memory" if self._path is None else printable(self._path)
+        try:
+            known = f"{len(self)} task{'' if len(self) == 1 else 's'}"
+        except DinosaurError:
+            known = "tasks that cannot be read"
+        return f"<Dinosaur {place}: {known}, encoder {printable(self._encoder_name)}, preset {self.preset.name}>"
+
+    def __len__(self) -> int:
+        """How many tasks can be asked; a damaged one counts until it is found to be damaged."""
+        return len(self._askable())
+
+    def __bool__(self) -> bool:
+        return True  # without this, one that has learned nothing yet would count as false
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a task of that name that can be asked."""
+        return name in self._askable()
+
+    def _askable(self) -> set[str]:
+        return {record.name for record in self.tasks() if not self._banks.found_damaged(record)}
 
     def info(self) -> dict[str, Any]:
         """What makes the results: encoder, provider, precision, preset, seed."""

@@ -19,11 +19,11 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad._drawable import Drawable
 from dinosaur_ad.data.digest import digest
 from dinosaur_ad.data.images import Mask, Pixels, read_image
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.groups import read_again
-from dinosaur_ad.inspection import Inspection
 
 Floats = NDArray[np.float32]
 Colour = tuple[int, int, int]
@@ -48,16 +48,14 @@ _CLOSE_UP, _MARGIN = 144, 12
 _STRIP = 96
 
 
-def heat(inspection: Inspection) -> Floats:
+def heat(inspection: Drawable) -> Floats:
     """The map ``(H, W)`` on the absolute scale: 0 is usual for normal images of the task, 1 is the threshold.
 
     >>> from types import SimpleNamespace
     >>> heat(SimpleNamespace(map=np.float32([[0.2, 0.4, 0.6]]), normal_level=0.2, threshold=0.4)).round(2).tolist()
     [[0.0, 1.0, 2.0]]
     """
-    # A threshold at the usual level would make everything infinitely far; the smallest step keeps the map finite.
-    unit = max(inspection.threshold - inspection.normal_level, 1e-6)
-    relative: Floats = ((inspection.map - inspection.normal_level) / unit).astype(np.float32)
+    relative: Floats = ((inspection.map - inspection.normal_level) / _unit(inspection)).astype(np.float32)
     return relative
 
 
@@ -73,14 +71,29 @@ def colours(heat_HW: Floats) -> Pixels:
     return np.stack([*bands, opacity], axis=-1).round().astype(np.uint8)
 
 
-def heat_layer(inspection: Inspection, height: int, width: int) -> Pixels:
+def heat_layer(inspection: Drawable, height: int, width: int) -> Pixels:
     """The map as a transparent layer over an image of that size, RGBA uint8 ``(height, width, 4)``."""
     relative = np.clip(heat(inspection), 0, 2 * FAR)  # an extreme patch must not bleed far over its neighbours
-    large = Image.fromarray(relative, mode="F").resize((width, height), Image.Resampling.BILINEAR)
-    return colours(np.asarray(large))
+    return colours(_enlarged(relative, height, width))
 
 
-def paint(pixels: Pixels, inspection: Inspection) -> Pixels:
+def mask_above(inspection: Drawable, height: int, width: int) -> Mask:
+    """Where the map, enlarged as in :func:`heat_layer`, lies above the threshold: bool ``(height, width)``.
+
+    >>> from types import SimpleNamespace
+    >>> seen = SimpleNamespace(map=np.float32([[0.2, 0.6]]), normal_level=0.2, threshold=0.4)
+    >>> mask_above(seen, 1, 8).tolist()
+    [[False, False, False, False, True, True, True, True]]
+    """
+    level, threshold = inspection.normal_level, inspection.threshold
+    # The bounds of the heat layer, in distances; a threshold below the usual level must stay inside them.
+    low, high = min(level, threshold), level + 2 * FAR * _unit(inspection)
+    large = _enlarged(np.clip(inspection.map, low, high).astype(np.float32), height, width)
+    above: Mask = ~(large <= threshold)  # written so that a distance that is no number counts as above
+    return above
+
+
+def paint(pixels: Pixels, inspection: Drawable) -> Pixels:
     """The image with its heat on it, uint8 ``(H, W, 3)``; pixels that look normal stay as they are."""
     rgb = _rgb(pixels)
     layer = heat_layer(inspection, *rgb.shape[:2]).astype(np.float32)
@@ -111,7 +124,7 @@ def close_up(pixels: Pixels, grid: tuple[int, ...], row: int, column: int) -> Pi
     return np.asarray(image)
 
 
-def nearest_normal(inspection: Inspection) -> Pixels | None:
+def nearest_normal(inspection: Drawable) -> Pixels | None:
     """A close-up of the normal patch the worst one was compared with; None when its image is no longer there.
 
     A file of that name that shows something else than what was learned is not shown.
@@ -127,7 +140,7 @@ def nearest_normal(inspection: Inspection) -> Pixels | None:
     return close_up(pixels, inspection.map.shape, worst.like_row, worst.like_column)
 
 
-def overlay(pixels: Pixels, inspection: Inspection) -> Pixels:
+def overlay(pixels: Pixels, inspection: Drawable) -> Pixels:
     """What a person should see of an inspection, uint8 ``(H', W', 3)``.
 
     The image, at most 1024 pixels a side, with its heat; below it the verdict, the numbers and the scale. An anomalous
@@ -149,7 +162,7 @@ def overlay(pixels: Pixels, inspection: Inspection) -> Pixels:
 
 
 def save_overlay(
-    path: str | Path, pixels: Pixels, inspection: Inspection, *, marks: Mapping[str, str] | None = None
+    path: str | Path, pixels: Pixels, inspection: Drawable, *, marks: Mapping[str, str] | None = None
 ) -> None:
     """Write :func:`overlay` to a PNG file, whole or not at all; ``marks`` are texts that the file carries."""
     buffer, texts = io.BytesIO(), PngInfo()
@@ -177,7 +190,7 @@ def legend(width: int, height: int) -> Image.Image:
     return bar.convert("RGB")
 
 
-def _compose(shown: Image.Image, panels: list[tuple[str, Pixels]], inspection: Inspection) -> Image.Image:
+def _compose(shown: Image.Image, panels: list[tuple[str, Pixels]], inspection: Drawable) -> Image.Image:
     """The image, the close-ups to its right and the strip below, on one dark sheet."""
     aside = _CLOSE_UP + 2 * _MARGIN if panels else 0
     tall = len(panels) * (_CLOSE_UP + 2 * _MARGIN + 14)
@@ -193,7 +206,7 @@ def _compose(shown: Image.Image, panels: list[tuple[str, Pixels]], inspection: I
     return sheet
 
 
-def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspection: Inspection) -> None:
+def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspection: Drawable) -> None:
     """Verdict and task, the numbers, the scale."""
     x, room = _MARGIN, sheet.width - 2 * _MARGIN
     verdict = inspection.verdict if inspection.verdict == "normal" else inspection.verdict.upper()
@@ -221,6 +234,19 @@ def _elided(pen: ImageDraw.ImageDraw, text: str, size: int, room: float) -> str:
     while text and pen.textlength(text + "…", font=font(size)) > room:
         text = text[:-1]
     return text + "…"
+
+
+def _unit(inspection: Drawable) -> float:
+    """The distance between the usual level and the threshold.
+
+    A threshold at the usual level would make everything infinitely far; the smallest step keeps the map finite.
+    """
+    return max(inspection.threshold - inspection.normal_level, 1e-6)
+
+
+def _enlarged(values_HW: Floats, height: int, width: int) -> Floats:
+    """A map at the size of its image, interpolated linearly."""
+    return np.asarray(Image.fromarray(values_HW, mode="F").resize((width, height), Image.Resampling.BILINEAR))
 
 
 def _rgb(pixels: Pixels) -> Pixels:

@@ -82,6 +82,10 @@ class Banks:
         self._damaged: dict[str, _Damage] = {}
         self._latest: tuple[Snapshot, frozenset[str], View] | None = None
 
+    def found_damaged(self, record: TaskRecord) -> bool:
+        """Whether what was read of that version of a task so far cannot be used."""
+        return record.id in self._damaged
+
     def view(self, store: TaskStore, width: int | None = None) -> View:
         """The tasks as they are now, cheap while nothing has changed.
 

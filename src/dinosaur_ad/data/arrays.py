@@ -47,6 +47,29 @@ def pixels_of(image: object, name: str) -> Pixels:
     return image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image
 
 
+def from_bgr(image: npt.NDArray[Any]) -> Pixels:
+    """An image of OpenCV, blue first, in the order that is used here: uint8 (H, W, 3), red first; a copy.
+
+    The opacity of (H, W, 4) stays where it is. Grey images, (H, W) and (H, W, 1), have no order and stay as they are.
+
+    >>> from_bgr(np.full((20, 30, 3), (255, 0, 7), np.uint8))[0, 0].tolist()
+    [7, 0, 255]
+
+    :raises InputError: it is not one image.
+    """
+    if image is None:  # what cv2.imread returns, in spite of its types
+        raise InputError(
+            "from_bgr was given None, which is what OpenCV returns for a file it cannot read; check the path."
+        )
+    if not isinstance(image, np.ndarray):
+        raise InputError(f"from_bgr was given {described(image)}; give an array of OpenCV, uint8 (H, W, 3).")
+    if image.ndim == 4:
+        raise InputError(f"from_bgr was given the shape {image.shape}; give it one image (H, W, 3) at a time.")
+    check_array(image, "The array given to from_bgr")
+    bands = {3: [2, 1, 0], 4: [2, 1, 0, 3]}.get(image.shape[2] if image.ndim == 3 else 1)
+    return image.copy() if bands is None else np.ascontiguousarray(image[..., bands])
+
+
 def check_array(image: npt.NDArray[Any], subject: str) -> None:
     """Raise unless an array is one image; the sentence begins with ``subject``."""
     _check_dtype(image, subject)
