@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dinosaur_ad.cli import bench_describe, bench_options, bench_teacher
+from dinosaur_ad.cli import bench_describe, bench_options, bench_teacher, bench_verify
 from dinosaur_ad.cli._console import (
     EXIT_ANOMALOUS,
     EXIT_CODES,
@@ -47,6 +47,7 @@ def add_parser(verbs: Subparsers) -> None:
     _add_run(parts)
     _add_report(parts)
     _add_pack(parts)
+    bench_verify.add_arguments(_verb(parts, "verify", bench_verify.run, bench_verify.DESCRIPTION))
     about = "Show one method: where it comes from, its settings, its figures, and why it fails where it fails."
     bench_describe.add_arguments(_verb(parts, "describe", bench_describe.run, about))
     _add_grid(parts)
