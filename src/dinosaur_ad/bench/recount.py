@@ -59,12 +59,15 @@ def count_pairs(scores: Scores, labels: Labels) -> Pairs:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean, correctly rounded; NaN without values.
+    """The mean, correctly rounded; NaN without values, or where their sum is too large for a number.
 
     >>> mean([0.1, 0.2, 0.3])
     0.2
     """
-    return math.fsum(values) / len(values) if values else NAN
+    try:
+        return math.fsum(values) / len(values) if values else NAN
+    except OverflowError:
+        return NAN
 
 
 def rates(scores: Scores, labels: Labels, thresholds: Scores | float) -> dict[str, float]:

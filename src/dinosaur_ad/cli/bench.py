@@ -107,6 +107,11 @@ def _add_run(verbs: Subparsers) -> None:
     )
     bench_options.add_surroundings(parser)
     bench_options.add_load(parser)
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="refuse to run unless the source is exactly that of a commit, and say so in the results",
+    )
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="what runs the cells")
     ray = parser.add_argument_group("with --engine ray")
     ray.add_argument("--address", metavar="ADDRESS", help="the Ray cluster (default: one on this machine)")
@@ -118,6 +123,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.bench.runner import load_plugins, run_local
 
     on_ray = bench_options.ray_options(arguments)
+    bench_options.refuse_unpublishable(arguments)
     where = bench_options.surroundings(arguments)
     load_plugins(arguments.load)
     cells = _cells(arguments)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, show_json
 
 if TYPE_CHECKING:
-    from dinosaur_ad.bench.verify import CheckedCell, Verified
+    from dinosaur_ad.bench.verify import Verified
+    from dinosaur_ad.bench.verify_cell import CheckedCell
 
 DESCRIPTION = (
     "Compute every number of stored results again from their scores, and name those that differ. Exit code 2 when one\n"
