@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from cell_helpers import Log, around, tiny_cells
 from report_factory import cell as made_up
 from report_factory import grid
+from test_foreign_results import spoil
 
 from dinosaur_ad.bench import recount
 from dinosaur_ad.bench.metrics import ranked_auroc
@@ -272,3 +274,15 @@ def test_a_folder_without_results_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "foreign" / "photo.png").write_bytes(b"")
     with pytest.raises(InputError, match="There are no results in"):
         verify([str(tmp_path / name)])
+
+
+@pytest.mark.parametrize("start", range(0, 80, 20))
+def test_hostile_results_are_sentences_and_never_tracebacks(start: int, results: Path) -> None:
+    path = results / CELL / "result.json"
+    good, refused = json.loads(path.read_text()), 0
+    for seed in range(start, start + 20):
+        path.write_text(json.dumps(spoil(good, random.Random(seed))))
+        found = verify([str(results)])
+        refused += not found.equal
+        assert not [sentence for sentence in (*found.unreadable, *faults(found)) if "\n" in sentence]
+    assert refused > 5

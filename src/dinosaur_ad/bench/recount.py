@@ -59,10 +59,10 @@ def count_pairs(scores: Scores, labels: Labels) -> Pairs:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean, correctly rounded; NaN without values, or where their sum is too large for a number.
+    """The mean, of a sum without rounding; NaN without values, or where their sum is too large for a number.
 
-    >>> mean([0.1, 0.2, 0.3])
-    0.2
+    >>> mean([0.5, 0.75]), mean([1e308, 1e308])
+    (0.625, nan)
     """
     try:
         return math.fsum(values) / len(values) if values else NAN

@@ -214,7 +214,7 @@ def _faults(cell: CellResult) -> Iterator[str]:
         yield "it says that it is published, but not by which one exact revision"
     for about, row, task in zip(cell.tasks, cell.rows, cell.final, strict=True):
         if row["task"] != about["name"]:
-            yield f"the row of task {about['name']} is called '{row['task'][:60]}'"
+            yield f"the row of task {about['name']} is called {row['task'][:60]!r}"
         if task.history is not None and not np.array_equal(task.history[-1], task.scores, equal_nan=True):
             yield f"the last scores of {about['name']} are not those after the last task"
         if row.get("environment", 0) not in range(len(cell.environments)):
