@@ -112,3 +112,40 @@ def test_what_a_result_says_of_its_machine() -> None:
     peak = environment.peak_memory_bytes()
     assert peak is None or peak > 10**7
     assert environment.peak_device_bytes("cpu") is None
+
+
+def test_an_exact_revision_is_a_commit_without_changes(repository: Path) -> None:
+    assert environment.exact_revision() == head(repository)
+    (repository / MODULE).write_text("two")
+    with pytest.raises(InputError, match=f"changed or added since {head(repository)}; commit or undo"):
+        environment.exact_revision()
+
+
+def test_a_new_source_file_is_not_part_of_the_commit(repository: Path) -> None:
+    (repository / "notes.txt").write_text("not source")
+    assert environment.exact_revision() == head(repository)
+    (repository / MODULE.with_name("new.py")).write_text("new")
+    assert environment.git_revision() == head(repository)
+    with pytest.raises(InputError, match="changed or added"):
+        environment.exact_revision()
+
+
+def test_without_git_nothing_is_taken_for_clean(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    revision = head(repository)
+    monkeypatch.setenv("PATH", str(repository))
+    assert environment.git_revision() == revision
+    with pytest.raises(InputError, match=f"git cannot say whether it is still that of {revision}; install git"):
+        environment.exact_revision()
+
+
+def test_a_copy_that_was_told_its_revision_is_exact_unless_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / MODULE))
+    with pytest.raises(InputError, match="set DINOSAUR_REVISION to that commit"):
+        environment.exact_revision()
+    monkeypatch.setenv(environment.REVISION_VARIABLE, "bf0b1bc")
+    assert environment.exact_revision() == "bf0b1bc"
+    monkeypatch.setenv(environment.REVISION_VARIABLE, "bf0b1bc+changes")
+    with pytest.raises(InputError, match="changed or added since bf0b1bc;"):
+        environment.exact_revision()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum, test_photos
 from dinosaur_ad.bench.metrics import ranked_auroc, task_tally, train_threshold
 from dinosaur_ad.bench.places import Place
+from dinosaur_ad.bench.publish import by_one_revision, refuse_unpublishable
 from dinosaur_ad.bench.results import FORMAT, RESULT, CellResult, TaskScores, cell_folder
 from dinosaur_ad.bench.rows import Row
 from dinosaur_ad.data.tasks import Scenario, Task
@@ -58,9 +59,14 @@ class Cell:
 
 
 def run_cell(
-    cell: Cell, scenario: Scenario, place: Place, *, cache: Cache | None = None, say: Say = print
+    cell: Cell, scenario: Scenario, place: Place, *, cache: Cache | None = None, say: Say = print, publish: bool = False
 ) -> CellResult:
-    """Run a cell to its end, or on from where it was stopped; a finished one is only read."""
+    """Run a cell to its end, or on from where it was stopped; a finished one is only read.
+
+    With ``publish`` it is refused unless all of it is from one exact revision, and the result says that it is.
+    """
+    if publish:
+        refuse_unpublishable(place)
     with scratch_folder(place) as scratch:
         method = cell.choice.build(Workbench(cell.seed, cell.device, cache or NoCache(), scratch, say))
         _refuse_other(place, _identity(cell, scenario, method))
@@ -69,10 +75,12 @@ def run_cell(
             result = CellResult.load(place)
             Checkpoints(place).clear()  # a run that was killed after its result was written has left them
             return result
-        return _live(cell, scenario, place, method, scratch, say)
+        return _live(cell, scenario, place, method, scratch, say, publish=publish)
 
 
-def _live(cell: Cell, scenario: Scenario, place: Place, method: Method, scratch: Path, say: Say) -> CellResult:
+def _live(
+    cell: Cell, scenario: Scenario, place: Place, method: Method, scratch: Path, say: Say, *, publish: bool
+) -> CellResult:
     """Learn and test the tasks that are not done yet, and write down the result."""
     checkpoints = Checkpoints(place)
     rows = checkpoints.resume(method, scenario.tasks, say)
@@ -84,8 +92,14 @@ def _live(cell: Cell, scenario: Scenario, place: Place, method: Method, scratch:
         clear_scratch(scratch)
         rows.append(row)
     result = _result(cell, scenario, method, rows)
+    result = replace(result, published=publish and by_one_revision(result.environments))
     result.save(place)
     checkpoints.clear()
+    if publish and not result.published:
+        raise InputError(
+            f"The source was changed while {cell.name} ran, so its result is kept but not for publication; remove "
+            f"'{place}' and run it again."
+        )
     return result
 
 

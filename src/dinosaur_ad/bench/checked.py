@@ -57,6 +57,8 @@ def check_document(document: Mapping[str, Any]) -> None:
         "routing": maybe(share),
     }
     record(document, fields)
+    if not isinstance(document.get("published", False), bool):
+        raise ValueError("published: true or false was expected")
 
 
 def check_arrays(arrays: Mapping[str, NDArray[Any]], index: int, tasks: list[dict[str, Any]]) -> None:

@@ -53,6 +53,35 @@ def git_revision() -> str | None:
     return f"{revision}+changes" if revision and _changed(root) else revision
 
 
+def exact_revision() -> str:
+    """The recorded revision where it names the source that runs, and nothing but it: what a published number needs.
+
+    Stricter than :func:`git_revision`, which records what it can: new files below ``src`` count as changes too, and a
+    repository that git cannot be asked about is not taken for a clean one.
+
+    :raises InputError: it is not known, or the source was changed since.
+    """
+    revision = git_revision()
+    if revision is None:
+        raise InputError(
+            "--publish needs the commit that this source is of, and there is no repository to ask; run it from a "
+            f"clone, or set {REVISION_VARIABLE} to that commit."
+        )
+    root = _repository(Path(__file__).resolve())
+    state = None if root is None else _status(root, untracked="normal")
+    if revision.endswith("+changes") or state:
+        raise InputError(
+            "--publish needs source that is exactly that of a commit, and files below src were changed or added since "
+            f"{revision.removesuffix('+changes')}; commit or undo that, or leave out --publish."
+        )
+    if root is not None and state is None:
+        raise InputError(
+            "--publish needs source that is exactly that of a commit, and git cannot say whether it is still that of "
+            f"{revision}; install git, or leave out --publish."
+        )
+    return revision
+
+
 def _repository(module: Path) -> Path | None:
     """The root of the repository that ``module`` is source of: ``pyproject.toml`` names us, ``src`` holds this file."""
     root = next((folder for folder in module.parents if (folder / ".git").exists()), None)
@@ -78,11 +107,15 @@ def _given_revision() -> str | None:
 
 
 def _changed(folder: Path) -> bool:
+    return bool(_status(folder, untracked="no"))
+
+
+def _status(folder: Path, *, untracked: str) -> bytes | None:
+    """What git says was changed below ``src``, nothing if it is clean; None where git cannot be asked."""
     with suppress(OSError, subprocess.SubprocessError):
-        command = ["git", "status", "--porcelain", "--untracked-files=no", "--", "src"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=10, check=True)
-        return bool(done.stdout.strip())
-    return False
+        command = ["git", "status", "--porcelain", f"--untracked-files={untracked}", "--", "src"]
+        return subprocess.run(command, cwd=folder, capture_output=True, timeout=10, check=True).stdout.strip()
+    return None
 
 
 def _commit(git: Path) -> str | None:

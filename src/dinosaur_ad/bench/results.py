@@ -87,7 +87,8 @@ class CellResult:
     """One (method, scenario, seed), finished.
 
     Matrices are T x T: row ``t`` is the state after learning task ``t``, column ``j`` the task it is tested on. What is
-    undefined (the true task given before it was learned) is NaN, and null in the file.
+    undefined (the true task given before it was learned) is NaN, and null in the file. ``published`` says that it was
+    run with ``--publish``, by one exact revision; a file without the word was not.
     """
 
     method: str
@@ -108,6 +109,7 @@ class CellResult:
     rows: list[dict[str, Any]]
     environments: list[dict[str, Any]]
     final: list[TaskScores]
+    published: bool = False
 
     @property
     def name(self) -> str:
@@ -128,6 +130,7 @@ class CellResult:
             "format": FORMAT,
             **{key: getattr(self, key) for key in _PLAIN},
             **{key: _nested(getattr(self, key)) for key in _MATRICES},
+            **({"published": True} if self.published else {}),
         }
         place.write(ARRAYS, buffer.getvalue())
         place.write(RESULT, (json.dumps(_without_nan(document), indent=1, allow_nan=False) + "\n").encode())
@@ -154,7 +157,7 @@ class CellResult:
             plain["pixel"] = pixel and [
                 {key: math.nan if value is None else value for key, value in task.items()} for task in pixel
             ]
-            found = cls(**plain, **matrices, final=final)
+            found = cls(**plain, **matrices, final=final, published=document.get("published", False))
         except FileNotFoundError as error:
             raise InputError(
                 f"'{place}' holds no whole result ({error.filename or error} is missing); remove that folder and run "

@@ -37,6 +37,7 @@ class Surroundings:
     cache: Path = field(default_factory=lambda: cache_home() / "bench")
     cache_limit: int = DEFAULT_LIMIT
     plugins: tuple[Path, ...] = ()
+    publish: bool = False
 
 
 def plan(
@@ -92,7 +93,7 @@ def run_one(cell: Cell, where: Surroundings, say: Say, *, patience: float = 0.0)
             scenario = open_scenario(cell.scenario, where.data, cell.seed)
             memory = 0 if cell.device == "cpu" else GPU_MEMORY
             cache = DiskCache(where.cache, where.cache_limit, _patient(say), memory)
-            result = run_cell(cell, scenario, place, cache=cache, say=say)
+            result = run_cell(cell, scenario, place, cache=cache, say=say, publish=where.publish)
         except OtherConfigurationError:
             raise
         except Exception as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dinosaur_ad.cli import bench_describe, bench_options, bench_teacher
+from dinosaur_ad.cli import bench_describe, bench_options, bench_teacher, bench_verify
 from dinosaur_ad.cli._console import (
     EXIT_ANOMALOUS,
     EXIT_CODES,
@@ -47,6 +47,7 @@ def add_parser(verbs: Subparsers) -> None:
     _add_run(parts)
     _add_report(parts)
     _add_pack(parts)
+    bench_verify.add_arguments(_verb(parts, "verify", bench_verify.run, bench_verify.DESCRIPTION))
     about = "Show one method: where it comes from, its settings, its figures, and why it fails where it fails."
     bench_describe.add_arguments(_verb(parts, "describe", bench_describe.run, about))
     _add_grid(parts)
@@ -106,6 +107,11 @@ def _add_run(verbs: Subparsers) -> None:
     )
     bench_options.add_surroundings(parser)
     bench_options.add_load(parser)
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="refuse to run unless the source is exactly that of a commit, and say so in the results",
+    )
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="what runs the cells")
     ray = parser.add_argument_group("with --engine ray")
     ray.add_argument("--address", metavar="ADDRESS", help="the Ray cluster (default: one on this machine)")
@@ -117,6 +123,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.bench.runner import load_plugins, run_local
 
     on_ray = bench_options.ray_options(arguments)
+    bench_options.refuse_unpublishable(arguments)
     where = bench_options.surroundings(arguments)
     load_plugins(arguments.load)
     cells = _cells(arguments)

@@ -53,7 +53,22 @@ def surroundings(arguments: argparse.Namespace) -> Surroundings:
     plugins = tuple(getattr(arguments, "load", ()))
     cache = {} if arguments.cache is None else {"cache": Path(output_folder(str(arguments.cache), "--cache"))}
     out, data = output_folder(arguments.out), data_folder(arguments)
-    return Surroundings(out, data, cache_limit=int(limit * 1e9), plugins=plugins, **cache)
+    publish = getattr(arguments, "publish", False)
+    return Surroundings(out, data, cache_limit=int(limit * 1e9), plugins=plugins, publish=publish, **cache)
+
+
+def refuse_unpublishable(arguments: argparse.Namespace) -> None:
+    """Refuse ``--publish`` where the source that would run is not exactly known, before anything else is done."""
+    from dinosaur_ad.bench.environment import exact_revision
+
+    if not arguments.publish:
+        return
+    if arguments.load:
+        raise InputError(
+            "--publish records the commit of this package's source, and a method from --load is in none; add it below "
+            "src and commit it, or leave out --publish."
+        )
+    exact_revision()
 
 
 def data_folder(arguments: argparse.Namespace) -> Path | None:
