@@ -119,6 +119,18 @@ def test_scores_that_are_no_distances_never_mean_normal(value: float) -> None:
     assert result.verdict != "normal"
 
 
+def test_a_prototype_of_another_size_is_left_out_also_after_looking() -> None:
+    detector = taught_three_products()
+    store, record = detector.store, detector.store.record("product-0")
+    files = {file: dict(store.arrays(record, file)) for file in record.files}
+    files["prototype"]["prototype"] = files["prototype"]["prototype"][:3]
+    store.put("product-0", files, record.manifest, action="learn")
+    assert detector.damaged() == {}  # that needs the encoder, and is found when an image comes
+    result = detector.inspect(product(1, 1, seed=9)[0])[0]
+    assert (result.task, result.left_out) == ("product-1", ("product-0",))
+    assert list(detector.damaged()) == ["product-0"]
+
+
 def test_an_encoder_that_gives_no_numbers_judges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = taught_three_products()
     encode = ImageFeatures.encode

@@ -80,7 +80,7 @@ class Banks:
         # By the id of a version: its prototype, and what is wrong with it if it cannot be used.
         self._prototypes: dict[str, Floats] = {}
         self._damaged: dict[str, _Damage] = {}
-        self._latest: tuple[Snapshot, frozenset[str], View] | None = None
+        self._latest: tuple[tuple[Snapshot, frozenset[str], int | None], View] | None = None
 
     def found_damaged(self, record: TaskRecord) -> bool:
         """Whether what was read of that version of a task so far cannot be used."""
@@ -89,20 +89,23 @@ class Banks:
     def view(self, store: TaskStore, width: int | None = None) -> View:
         """The tasks as they are now, cheap while nothing has changed.
 
-        With ``width``, a task whose prototype is not of so many numbers counts as damaged.
+        With ``width``, a task whose prototype is not of so many numbers counts as damaged; without it, and where
+        prototypes differ in size, the view is for looking and cannot route.
         """
         while True:
             snapshot = store.snapshot()
             for version, damage in list(self._damaged.items()):
                 if store.files_stamp(damage.record) != damage.stamp:  # perhaps restored from a backup
                     del self._damaged[version]
-            if self._latest and self._latest[0] is snapshot and self._latest[1] == self._damaged.keys():
-                return self._latest[2]
+            if self._latest and self._latest[0][0] is snapshot:
+                _, damaged, for_width = self._latest[0]
+                if for_width == width and damaged == frozenset(self._damaged):
+                    return self._latest[1]
             try:
                 view = self._viewed(store, snapshot, width)
             except VersionGoneError:
                 continue
-            self._latest = (snapshot, frozenset(self._damaged), view)
+            self._latest = (snapshot, frozenset(self._damaged), width), view
             return view
 
     def _viewed(self, store: TaskStore, snapshot: Snapshot, width: int | None) -> View:
@@ -112,7 +115,9 @@ class Banks:
             if record.id not in self._damaged and record.id not in prototypes:
                 try:
                     known = self._prototypes.get(record.id)
-                    prototypes[record.id] = read_prototype(store, record, width) if known is None else known
+                    if known is None or width not in (None, known.size):
+                        known = read_prototype(store, record, width)
+                    prototypes[record.id] = known
                 except VersionGoneError:
                     raise
                 except StoreError as error:
@@ -122,7 +127,8 @@ class Banks:
         self._prototypes = prototypes
         usable = {name: record for name, record in snapshot.records.items() if name not in left_out}
         stacked = [prototypes[record.id] for record in usable.values()]
-        return View(usable, left_out, np.stack(stacked) if stacked else np.empty((0, width or 0), np.float32))
+        alike = len({prototype.size for prototype in stacked}) == 1
+        return View(usable, left_out, np.stack(stacked) if alike else np.empty((0, width or 0), np.float32))
 
     def route(self, view: View, descriptor_NC: Floats) -> list[list[str]]:
         """Per image, the names of the tasks worth asking, nearest first."""
