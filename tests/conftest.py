@@ -38,3 +38,12 @@ def cluster(time_limit: None) -> Iterator[Any]:
     with connected("local", cores=2) as ray:
         yield ray
     assert not ray.is_initialized()
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C again where the suite was started in the background, because a shell has it ignored there.
+
+    Children inherit that, and could not be interrupted by the tests that do so.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -143,7 +143,7 @@ def check_tensors(spec: BackboneSpec, tensors: Mapping[str, Floats]) -> None:
     expected = spec.tensor_shapes()
     if missing := [name for name in expected if name not in tensors]:
         raise _not_of(spec, f"{len(missing)} tensors are missing, the first is '{missing[0]}'")
-    if extra := [name for name in tensors if name not in expected]:
+    if extra := sorted(name for name in tensors if name not in expected):
         raise _not_of(spec, f"{len(extra)} tensors do not belong to it, the first is '{printable(extra[0])}'")
     for name, shape in expected.items():
         value = tensors[name]
