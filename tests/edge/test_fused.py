@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from detector_helpers import TINY, product
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.banks.kept import Kept
 from dinosaur_ad.core.pooling import pool
@@ -22,6 +23,7 @@ from dinosaur_ad.edge.export.fused import add_bank, neighbourhoods
 from dinosaur_ad.edge.export.run import export
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.exported import open_exported
+from dinosaur_ad.errors import InputError
 from dinosaur_ad.presets import DEFAULT, Preset
 
 
@@ -42,6 +44,15 @@ def run(model: onnx.ModelProto, tokens: np.ndarray) -> list[np.ndarray]:
     onnx.checker.check_model(model, full_check=True)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(["score", "map", "anomalous"], {"tokens": tokens})
+
+
+def test_a_bank_that_cannot_judge_is_not_exported(tmp_path: Path) -> None:
+    odd = [np.zeros((70, 70, 3), np.uint8), np.full((70, 70, 3), 255, np.uint8), *product(0, 1)]
+    detector = Dinosaur(tmp_path / "store", encoder="tiny-dinov2", preset=TINY)
+    detector.learn("odd", odd)
+    with pytest.raises(InputError, match="teach it more normal images"):
+        export(tmp_path / "out", store=tmp_path / "store", task="odd", with_bank=True, false_alarms=0.001)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dinosaur_ad import __version__
 from dinosaur_ad._text import printable
 from dinosaur_ad.banks.files import read_bank
-from dinosaur_ad.banks.verdict import alarm_threshold
+from dinosaur_ad.banks.verdict import alarm_threshold, why_not_ready
 from dinosaur_ad.edge.export.folder import in_the_making, refuse_occupied, write_files
 from dinosaur_ad.edge.export.fused import add_bank
 from dinosaur_ad.edge.export.gate import Parity, measure
@@ -242,6 +242,8 @@ def _with_bank(
     record = subject.store.record(subject.task)
     arrays, kept = read_bank(subject.store, record)
     threshold = alarm_threshold(subject.preset, arrays["scores"], rate)
+    if reason := why_not_ready(subject.task, threshold, arrays["foreign"]):
+        raise InputError(reason)
     facts = {
         "task": subject.task,
         "version": record.version,
