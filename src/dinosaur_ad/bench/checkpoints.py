@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, manifest
 from dinosaur_ad.bench.places import LocalPlace, Place
-from dinosaur_ad.bench.plain_files import relative_parts
+from dinosaur_ad.bench.relative_names import relative_parts
 from dinosaur_ad.bench.results import PARTIAL, SCRATCH
 from dinosaur_ad.bench.rows import Row, check_row
 from dinosaur_ad.bench.work_folders import work_folder

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.plain_files import relative_parts
+from dinosaur_ad.bench.relative_names import relative_parts
 
 FOLDER = "folder:"
 LARGEST_DOCUMENT = 64 * 2**20

@@ -16,7 +16,7 @@ from typing import Any
 
 from dinosaur_ad._atomic import TEMPORARY, write_atomic
 from dinosaur_ad._plain import read_plain
-from dinosaur_ad.bench.plain_files import relative_parts
+from dinosaur_ad.bench.relative_names import relative_parts
 from dinosaur_ad.errors import InputError, install_advice
 
 LARGEST_FILE = 4 * 2**30
