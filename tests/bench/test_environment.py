@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import mmap
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,12 @@ def test_a_copy_that_was_told_its_revision_is_exact_unless_changed(
     monkeypatch.setenv(environment.REVISION_VARIABLE, "bf0b1bc+changes")
     with pytest.raises(InputError, match="changed or added since bf0b1bc;"):
         environment.exact_revision()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux passes a parent's peak on")
+def test_the_peak_of_the_process_that_started_it_is_not_counted() -> None:
+    held = bytearray(4 * 10**8)
+    held[:: mmap.PAGESIZE] = b"\1" * len(range(0, len(held), mmap.PAGESIZE))  # touched, so that it is really held
+    code = "from dinosaur_ad.bench.environment import peak_memory_bytes; print(peak_memory_bytes())"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(child.stdout) < len(held) // 2

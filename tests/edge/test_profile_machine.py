@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dinosaur_ad.bench.environment import peak_memory_bytes
 from dinosaur_ad.edge import machine
 from dinosaur_ad.edge.energy import EnergyMeter
 from dinosaur_ad.edge.machine import (
@@ -13,7 +14,6 @@ from dinosaur_ad.edge.machine import (
     machine_facts,
     machine_state,
     matmul_rate,
-    peak_bytes,
     throttling,
 )
 
@@ -133,7 +133,7 @@ def test_the_firmware_is_asked_where_there_is_one(tmp_path: Path, monkeypatch: p
 
 
 def test_this_process_has_a_peak_and_multiplies() -> None:
-    peak = peak_bytes()
+    peak = peak_memory_bytes()
     assert peak is not None
     assert peak > 2**20
     assert matmul_rate(sides=(64,), seconds=0.0) > 0

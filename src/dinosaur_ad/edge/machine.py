@@ -133,19 +133,6 @@ def available_bytes(root: Path = ROOT) -> int | None:
     return min((each for each in (left, limit) if each is not None), default=None)
 
 
-def peak_bytes() -> int | None:
-    """The most memory this process has held so far.
-
-    Where Linux tells, that of this program alone: getrusage's maximum begins with that of the process that started it.
-    """
-    own = _kilobytes(_text(Path("/proc/self/status")), "VmHWM")
-    if own is not None:
-        return own
-    from dinosaur_ad.bench.environment import peak_memory_bytes
-
-    return peak_memory_bytes()
-
-
 def matmul_rate(sides: Sequence[int] = (512, 1024), seconds: float = 0.5) -> float:
     """Float32 operations a second in products of square matrices: the fastest turn there was.
 

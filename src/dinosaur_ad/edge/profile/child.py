@@ -47,20 +47,23 @@ def _rate(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _learn(job: dict[str, Any]) -> dict[str, Any]:
-    from dinosaur_ad.edge.machine import peak_bytes
+    from dinosaur_ad.bench.environment import peak_memory_bytes
 
-    before = peak_bytes()
+    before = peak_memory_bytes()
     from dinosaur_ad.edge.profile.methods import SubjectJob, make_subject
 
     subject = make_subject(SubjectJob(**job["subject"]), say)
     learning = subject.learn([Path(path) for path in job["images"]])
-    return {"learning": learning, "memory": {"before_bytes": before, "peak_bytes": peak_bytes()}} | subject.facts()
+    return {
+        "learning": learning,
+        "memory": {"before_bytes": before, "peak_bytes": peak_memory_bytes()},
+    } | subject.facts()
 
 
 def _inspect(job: dict[str, Any]) -> dict[str, Any]:
-    from dinosaur_ad.edge.machine import peak_bytes
+    from dinosaur_ad.bench.environment import peak_memory_bytes
 
-    before = peak_bytes()
+    before = peak_memory_bytes()
     paths = [Path(image["path"]) for image in job["images"]]
     sizes = [(image["height"], image["width"]) for image in job["images"]]
     clock = [job["spawned"], BEGAN, time.monotonic()]
@@ -77,7 +80,7 @@ def _inspect(job: dict[str, Any]) -> dict[str, Any]:
         "cold_start": {"seconds": clock[-1] - clock[0], "parts": parts},
         **_latency(job, subject, list(zip(paths, sizes, strict=True))),
         "batches": [_batch(subject, paths, size, job["batch_images"]) for size in job["batch_sizes"]],
-        "memory": {"before_bytes": before, "peak_bytes": peak_bytes()},
+        "memory": {"before_bytes": before, "peak_bytes": peak_memory_bytes()},
     } | subject.facts()
 
 
