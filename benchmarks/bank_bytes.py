@@ -27,17 +27,17 @@ from benchmarks.bank_chart import svg
 from benchmarks.bank_tables import GROUPS, section
 from benchmarks.measure import in_turns
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.banks.bank import Bank, Draft
-from dinosaur_ad.banks.budget import Form
-from dinosaur_ad.banks.kept import Kept
-from dinosaur_ad.banks.verdict import alarm_threshold
+from dinosaur_ad.bank.bank import Bank, Draft
+from dinosaur_ad.bank.budget import Form
+from dinosaur_ad.bank.kept import Kept
+from dinosaur_ad.bank.verdict import alarm_threshold
 from dinosaur_ad.core.features import combine_blocks
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import principal_axes
-from dinosaur_ad.data import Task, mtd_scenario, mvtec_scenario
-from dinosaur_ad.data.stream import batched
+from dinosaur_ad.datasets import Task, mtd_scenario, mvtec_scenario
 from dinosaur_ad.encoders import Encoder, load_encoder
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.presets import DEFAULT, Preset
 from dinosaur_ad.store import MemoryStore
 

@@ -30,7 +30,7 @@ from dinosaur_ad.bench.cell import Cell, run_cell
 from dinosaur_ad.bench.metrics import PixelAuroc, bootstrap_mean_auroc, mask_at, task_tally, upsample
 from dinosaur_ad.bench.places import LocalPlace
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.data.tasks import Scenario
+from dinosaur_ad.datasets.tasks import Scenario
 from dinosaur_ad.methods import get_method
 
 # The paper's tiles: 10 tasks of 443 images to learn, 509 normal and 392 anomalous ones to test.

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.data.synthetic import SyntheticSample
+from dinosaur_ad.datasets.synthetic import SyntheticSample
 
 # Photographs drawn; more are made of these by shifting them a little, which is a hundred times quicker than drawing.
 DRAWN = 40

@@ -39,14 +39,14 @@ from dinosaur_ad.core.features import combine_blocks
 from dinosaur_ad.core.memory import remember
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.scoring import patch_distances
-from dinosaur_ad.data import mtd_scenario
-from dinosaur_ad.edge.export.gate_images import spread
-from dinosaur_ad.edge.export.quantise import observe, quantise, smooth
+from dinosaur_ad.datasets import mtd_scenario
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Tokens, compare_tokens, prepare
-from dinosaur_ad.encoders.graph import build_graph
-from dinosaur_ad.encoders.graph_rewrite import copied
+from dinosaur_ad.encoders.graph.rewrite import copied
+from dinosaur_ad.encoders.graph.vit_graph import build_graph
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
-from dinosaur_ad.encoders.weights import ensure
+from dinosaur_ad.encoders.weights.local import ensure
+from dinosaur_ad.export.gate_images import spread
+from dinosaur_ad.export.int8 import observe, quantise, smooth
 from dinosaur_ad.presets import DEFAULT
 
 Pixels = NDArray[np.uint8]

@@ -36,8 +36,8 @@ from benchmarks.measure import Section, Table
 from dinosaur_ad.bench.environment import environment
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.registry import get_spec
-from dinosaur_ad.encoders.sources import random_tensors
-from dinosaur_ad.encoders.weights import status
+from dinosaur_ad.encoders.weights.local import status
+from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.methods import Lesson, Method, MethodChoice, NoCache, Photo, Workbench, get_method
 from dinosaur_ad.methods.parts.vit_weights import VITS
 

@@ -31,12 +31,12 @@ from benchmarks import machine
 from dinosaur_ad import Dinosaur
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.data import FileSample, mtd_scenario, mvtec_scenario
-from dinosaur_ad.data.tasks import Task
-from dinosaur_ad.edge.export.gate_images import spread
-from dinosaur_ad.edge.export.run import export
+from dinosaur_ad.datasets import FileSample, mtd_scenario, mvtec_scenario
+from dinosaur_ad.datasets.tasks import Task
 from dinosaur_ad.encoders import Encoder, Tokens, compare_tokens, load_encoder
-from dinosaur_ad.encoders.exported import open_exported
+from dinosaur_ad.encoders.backends.exported import open_exported
+from dinosaur_ad.export.exporting import export
+from dinosaur_ad.export.gate_images import spread
 from dinosaur_ad.presets import DEFAULT
 
 MOST_TRAIN, MOST_EACH = 150, 200

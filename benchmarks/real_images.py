@@ -30,7 +30,7 @@ import numpy as np
 from dinosaur_ad import Dinosaur, Preset, load_encoder
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.data import Scenario, Task, loco_scenario, mtd_scenario, mvtec_scenario
+from dinosaur_ad.datasets import Scenario, Task, loco_scenario, mtd_scenario, mvtec_scenario
 from dinosaur_ad.inspection import Inspection
 from dinosaur_ad.presets import DEFAULT, PAPER
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks.images import products
 from benchmarks.measure import Section, Table, Target, at_least, at_most, in_turns, milliseconds
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.banks.bank import members_last
+from dinosaur_ad.bank.bank import members_last
 from dinosaur_ad.core.arrays import squared_norms
 from dinosaur_ad.core.scoring import patch_distances
 

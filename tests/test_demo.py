@@ -11,14 +11,14 @@ import pytest
 from PIL import Image
 
 from dinosaur_ad import Dinosaur, load_encoder
-from dinosaur_ad.data import mvtec_scenario
-from dinosaur_ad.data.synthetic import synthetic_scenario
+from dinosaur_ad.datasets import mvtec_scenario
+from dinosaur_ad.datasets.synthetic import synthetic_scenario
 from dinosaur_ad.demo import clear_folder, demonstrate, run_demo
 from dinosaur_ad.errors import EncoderError, InputError
+from dinosaur_ad.page import Row, choose, summarise
+from dinosaur_ad.page.charts import histogram, matrix_table
+from dinosaur_ad.page.html import element, page
 from dinosaur_ad.presets import DEFAULT
-from dinosaur_ad.report import Row, choose, summarise
-from dinosaur_ad.report.charts import histogram, matrix_table
-from dinosaur_ad.report.html import element, page
 
 VOID = {"img", "meta", "line", "rect"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from detector_helpers import product, tiny
-from dinosaur_ad.banks import kept
+from dinosaur_ad.bank import kept
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2])

@@ -12,9 +12,9 @@ from PIL import Image
 
 from detector_helpers import product, spoil, taught_three_products, tiny, tree_hash
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.banks import Banks
+from dinosaur_ad.bank.banks import Banks
+from dinosaur_ad.bank.image_features import ImageFeatures
 from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.image_features import ImageFeatures
 
 
 def flip(path: Path, position: int, bit: int = 1) -> None:
@@ -185,7 +185,7 @@ def test_those_who_update_one_task_take_turns(tmp_path: Path) -> None:
 
 
 def test_a_training_image_that_was_replaced_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dinosaur_ad.visual import nearest_normal
+    from dinosaur_ad.images.drawing import nearest_normal
 
     folder = tmp_path / "a" / "photos"
     folder.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """The image, as far as it can be checked without Docker: what is copied, who runs it, and what it runs.
 
-The steps that build it run in tests/edge/test_without_torch.py, in an environment of their own.
+The steps that build it run in tests/test_without_torch.py, in an environment of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dinosaur_ad.cli import main
-from dinosaur_ad.encoders import weights
+from dinosaur_ad.encoders.weights import local as weights
 
 ROOT = Path(__file__).parents[1]
 

@@ -15,7 +15,7 @@ import pytest
 import dinosaur_ad
 
 HEAVY = {"torch", "transformers", "onnxruntime", "onnx", "numpy", "PIL"}
-NEEDS_TORCH = {"dinosaur_ad.encoders.torch_backend"}
+NEEDS_TORCH = {"dinosaur_ad.encoders.backends.torch_backend"}
 
 
 def modules() -> list[str]:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.edge.profile.document import read_profile
 from dinosaur_ad.methods import list_methods
+from dinosaur_ad.profile.document import read_profile
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "real_images.json"

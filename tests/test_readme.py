@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from dinosaur_ad.cli import main
-from dinosaur_ad.data.synthetic import SyntheticSample
-from dinosaur_ad.encoders.weights import ensure
+from dinosaur_ad.datasets.synthetic import SyntheticSample
+from dinosaur_ad.encoders.weights.local import ensure
 from dinosaur_ad.errors import EncoderError
 
 README = (Path(__file__).parents[1] / "README.md").read_text()

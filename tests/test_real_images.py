@@ -15,7 +15,7 @@ import pytest
 from detector_helpers import shared_folder
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.data import Task, mtd_scenario, mvtec_scenario
+from dinosaur_ad.datasets import Task, mtd_scenario, mvtec_scenario
 
 pytestmark = pytest.mark.slow
 

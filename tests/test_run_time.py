@@ -13,9 +13,9 @@ from PIL import Image
 
 from detector_helpers import TINY, product, spoil
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.data.stream import stream_images
 from dinosaur_ad.errors import EncoderError, InputError, StoreError
-from dinosaur_ad.groups import ahead, prepared_groups
+from dinosaur_ad.images.batches import ahead, prepared_groups
+from dinosaur_ad.images.stream import stream_images
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.store import MemoryStore, Store
 
@@ -186,7 +186,7 @@ def test_time_that_nobody_waited_for_is_not_counted() -> None:
 
 
 def test_a_store_is_used_with_an_export(taught: Path, tmp_path: Path) -> None:
-    from dinosaur_ad.edge.export.run import export
+    from dinosaur_ad.export.exporting import export
 
     export(tmp_path / "out", store=taught, progress=lambda _: None)
     image = spoil(product(0, 1, seed=3)[0])

@@ -32,13 +32,13 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from dinosaur_ad.data.arrays import from_bgr
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.encoders import load_encoder
     from dinosaur_ad.errors import DinosaurError, EncoderError, InputError, StoreError
+    from dinosaur_ad.images.drawing import overlay
+    from dinosaur_ad.images.from_arrays import from_bgr
     from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch, to_pandas
     from dinosaur_ad.presets import PRESETS, Preset
-    from dinosaur_ad.visual import overlay
 
 _HOME = {
     "Dinosaur": "detector",
@@ -53,9 +53,9 @@ _HOME = {
     "to_pandas": "inspection",
     "PRESETS": "presets",
     "Preset": "presets",
-    "from_bgr": "data.arrays",
+    "from_bgr": "images.from_arrays",
     "load_encoder": "encoders",
-    "overlay": "visual",
+    "overlay": "images.drawing",
 }
 
 if not TYPE_CHECKING:  # a type checker that sees this function takes every misspelt name for a public one

@@ -29,13 +29,13 @@ from tqdm import tqdm
 
 from dinosaur_ad import __version__
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.data.images import Mask, Pixels, read_image
-from dinosaur_ad.data.synthetic import PRODUCTS, synthetic_scenario
-from dinosaur_ad.data.tasks import Sample, Scenario, Task
+from dinosaur_ad.datasets.synthetic import PRODUCTS, synthetic_scenario
+from dinosaur_ad.datasets.tasks import Sample, Scenario, Task
 from dinosaur_ad.detector import Dinosaur
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.loading import Mask, Pixels, read_image
 from dinosaur_ad.inspection import Inspection
-from dinosaur_ad.report import (
+from dinosaur_ad.page import (
     Example,
     Row,
     Run,

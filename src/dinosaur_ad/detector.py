@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._text import printable
-from dinosaur_ad.banks import Answers, AskAgainError, Banks, most_normal
-from dinosaur_ad.banks.bank import Bank, Draft, check_task
-from dinosaur_ad.banks.budget import check_precision
-from dinosaur_ad.banks.files import read_bank
-from dinosaur_ad.banks.shrink import Budgets, shrink
-from dinosaur_ad.banks.verdict import NOT_READY, alarm_threshold, check_rate, judge, why_not_ready
+from dinosaur_ad.bank.bank import Bank, Draft, check_task
+from dinosaur_ad.bank.bank_files import read_bank
+from dinosaur_ad.bank.banks import Answers, AskAgainError, Banks, most_normal
+from dinosaur_ad.bank.budget import check_precision
+from dinosaur_ad.bank.image_features import ImageFeatures, Progress, new_ones
+from dinosaur_ad.bank.shrink import Budgets, shrink
+from dinosaur_ad.bank.verdict import NOT_READY, alarm_threshold, check_rate, judge, why_not_ready
 from dinosaur_ad.core.calibration import p_values
 from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.data.stream import Images, batched, stream_images, timed
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
-from dinosaur_ad.groups import Group, Seen, prepared_groups
-from dinosaur_ad.image_features import ImageFeatures, Progress, new_ones
+from dinosaur_ad.images.batches import Group, Seen, prepared_groups
+from dinosaur_ad.images.stream import Images, batched, stream_images, timed
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
 from dinosaur_ad.presets import Preset, get_preset
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks

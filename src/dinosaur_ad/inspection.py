@@ -96,9 +96,9 @@ class Inspection:
 
         :raises InputError: there is no such file, or the image is smaller than the inspected one was.
         """
-        from dinosaur_ad.data.arrays import pixels_of
-        from dinosaur_ad.data.images import read_image
-        from dinosaur_ad.visual import overlay
+        from dinosaur_ad.images.drawing import overlay
+        from dinosaur_ad.images.from_arrays import pixels_of
+        from dinosaur_ad.images.loading import read_image
 
         if image is None:
             if not _is_file(self.path):
@@ -124,8 +124,8 @@ class Inspection:
 
         :raises InputError: ``size`` is not two whole numbers above 0, or as large as no image is.
         """
-        from dinosaur_ad.data.images import MAX_PIXELS
-        from dinosaur_ad.visual import mask_above
+        from dinosaur_ad.images.drawing import mask_above
+        from dinosaur_ad.images.loading import MAX_PIXELS
 
         try:
             height, width = map(index, size)
@@ -163,7 +163,7 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: verdict, task, numbers, and the picture if its file is there."""
-        from dinosaur_ad.notebook import card
+        from dinosaur_ad.images.notebook import card
 
         try:
             picture = self.overlay()

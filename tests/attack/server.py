@@ -27,9 +27,9 @@ Reply = dict[str, Any]
 PRELOADED = (
     "dinosaur_ad.cli",
     "dinosaur_ad.detector",
-    "dinosaur_ad.encoders.onnx_backend",
-    "dinosaur_ad.encoders.convert",
-    "dinosaur_ad.visual",
+    "dinosaur_ad.encoders.backends.onnx_backend",
+    "dinosaur_ad.encoders.weights.convert",
+    "dinosaur_ad.images.drawing",
     "onnx",
     "onnxruntime",
     "PIL.ImageChops",

@@ -21,7 +21,7 @@ from cell_helpers import Log, around, tiny_cells
 from report_factory import cell, grid
 from test_runner import stop_half_way
 
-from dinosaur_ad.bench.foreign import read_arrays
+from dinosaur_ad.bench.foreign_results import read_arrays
 from dinosaur_ad.bench.places import LocalPlace, open_place
 from dinosaur_ad.bench.provenance import describe
 from dinosaur_ad.bench.report import write_report

@@ -23,8 +23,8 @@ from dinosaur_ad.bench.scenarios import open_scenario
 from dinosaur_ad.cli import main
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.scoring import patch_distances
-from dinosaur_ad.data import Scenario
-from dinosaur_ad.data.synthetic import synthetic_drift_scenario
+from dinosaur_ad.datasets import Scenario
+from dinosaur_ad.datasets.synthetic import synthetic_drift_scenario
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Workbench
 from dinosaur_ad.methods import dinosaur as dinosaur_module

@@ -23,8 +23,8 @@ from PIL import Image
 
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum, test_photos
 from dinosaur_ad.bench.scenarios import open_scenario
-from dinosaur_ad.data import ColorDrift, DriftedSample, FileSample, Sample, Scenario, Task, mvtec_scenario
-from dinosaur_ad.data.synthetic import SyntheticSample, synthetic_drift_scenario, synthetic_scenario
+from dinosaur_ad.datasets import ColorDrift, DriftedSample, FileSample, Sample, Scenario, Task, mvtec_scenario
+from dinosaur_ad.datasets.synthetic import SyntheticSample, synthetic_drift_scenario, synthetic_scenario
 from dinosaur_ad.methods import photo as photo_module
 from dinosaur_ad.methods.contract import Lesson, Photo
 
@@ -181,7 +181,7 @@ WALK = """
 import gc, sys
 from pathlib import Path
 from dinosaur_ad.bench.lessons import lesson, test_photos
-from dinosaur_ad.data import Sample, Scenario, Task, mvtec_scenario
+from dinosaur_ad.datasets import Sample, Scenario, Task, mvtec_scenario
 
 def everything(root):
     seen, waiting = {}, [root]

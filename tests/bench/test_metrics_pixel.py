@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dinosaur_ad.bench.metrics import PixelTally, mask_at, task_tally
-from dinosaur_ad.data.images import Mask
-from dinosaur_ad.data.synthetic import SyntheticSample
+from dinosaur_ad.datasets.synthetic import SyntheticSample
+from dinosaur_ad.images.loading import Mask
 
 sklearn = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed (it comes with the extra 'dev')")
 

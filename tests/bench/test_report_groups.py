@@ -9,7 +9,7 @@ import pytest
 from report_factory import cell
 
 from dinosaur_ad.bench.report import tables
-from dinosaur_ad.bench.report.groups import group_cells, short_names
+from dinosaur_ad.bench.report.row_groups import group_cells, short_names
 from dinosaur_ad.errors import InputError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dinosaur_ad.bench import scenarios
 from dinosaur_ad.bench.scenarios import data_status, describe_table, list_scenarios, open_scenario
-from dinosaur_ad.data import FileSample, draw_drift, mtd
+from dinosaur_ad.datasets import FileSample, draw_drift, mtd
 from dinosaur_ad.errors import InputError
 
 NAMES = [

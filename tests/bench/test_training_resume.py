@@ -18,7 +18,7 @@ from dinosaur_ad.bench.cell import Cell
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
 from dinosaur_ad.methods import unregister
-from dinosaur_ad.methods.parts import training
+from dinosaur_ad.methods.training import training
 
 pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 
@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from dinosaur_ad.methods import Config, Method, Parameters, Scores, register
-from dinosaur_ad.methods.parts.training import Schedule, train
+from dinosaur_ad.methods.training.training import Schedule, train
 
 STEPS = []
 
@@ -100,7 +100,7 @@ RUN = """
 import sys
 from pathlib import Path
 from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
-from dinosaur_ad.methods.parts import training
+from dinosaur_ad.methods.training import training
 training.SAVE_EVERY, training.SAVE_SHARE = 0.0, float("inf")  # after every step, so that there is something to kill
 out, cache, plugin, trouble = sys.argv[1:]
 where = Surroundings(out, cache=Path(cache), plugins=(Path(plugin),))

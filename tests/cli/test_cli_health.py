@@ -17,8 +17,10 @@ from safetensors.numpy import save_file
 
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.cli import main
-from dinosaur_ad.encoders import get_spec, registry, sources, weights
-from dinosaur_ad.encoders.onnx_backend import OnnxEncoder
+from dinosaur_ad.encoders import get_spec, registry
+from dinosaur_ad.encoders.backends.onnx_backend import OnnxEncoder
+from dinosaur_ad.encoders.weights import local as weights
+from dinosaur_ad.encoders.weights import sources
 from dinosaur_ad.store import TaskStore
 
 Capture = pytest.CaptureFixture[str]

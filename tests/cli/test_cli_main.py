@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 from dinosaur_ad import Dinosaur, __version__
 from dinosaur_ad.cli import main
 from dinosaur_ad.encoders import get_spec, registry
-from dinosaur_ad.encoders.sources import random_tensors
+from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.store import Store
 
 Capture = pytest.CaptureFixture[str]
@@ -78,7 +78,7 @@ def test_an_interruption_before_the_change_says_so(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dinosaur_ad.banks.bank.Draft.files", interrupt)
+    monkeypatch.setattr("dinosaur_ad.bank.bank.Draft.files", interrupt)
     assert main(["learn", "nut", str(normals), "--store", str(store)]) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "dinosaur: interrupted; the store is unchanged"
 

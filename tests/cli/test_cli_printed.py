@@ -13,7 +13,8 @@ import pytest
 from cli_helpers import NEW_STORE_ELSEWHERE
 
 import dinosaur_ad.cli
-from dinosaur_ad.cli import main, teach
+from dinosaur_ad.cli import main
+from dinosaur_ad.cli import teach_commands as teach
 from dinosaur_ad.cli._console import printable, say, show, show_json, table
 from dinosaur_ad.inspection import Rejected
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders import registry
 from dinosaur_ad.encoders.registry import EncoderSpec, get_spec
-from dinosaur_ad.encoders.sources import random_tensors
+from dinosaur_ad.encoders.weights.sources import random_tensors
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dinosaur_ad.encoders import auto, load_encoder, probes
-from dinosaur_ad.encoders.auto import choice_file, choose, sample_images
+from dinosaur_ad.encoders import load_encoder
+from dinosaur_ad.encoders.choice import auto, probes
+from dinosaur_ad.encoders.choice.auto import choice_file, choose, sample_images
 from dinosaur_ad.encoders.opening import Request
 from dinosaur_ad.encoders.providers import UnavailableError
 from dinosaur_ad.errors import EncoderError

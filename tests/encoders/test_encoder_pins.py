@@ -15,10 +15,11 @@ from test_encoder_weights import use_pip
 
 import dinosaur_ad
 from dinosaur_ad.cli import main
-from dinosaur_ad.encoders import DEFAULT_ENCODER, list_specs, load_encoder, registry, weights
-from dinosaur_ad.encoders.convert import tensors_sha256
+from dinosaur_ad.encoders import DEFAULT_ENCODER, list_specs, load_encoder, registry
 from dinosaur_ad.encoders.registry import EncoderSpec, get_spec
-from dinosaur_ad.encoders.sources import random_tensors
+from dinosaur_ad.encoders.weights import local as weights
+from dinosaur_ad.encoders.weights.convert import tensors_sha256
+from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.errors import EncoderError
 
 Toy = tuple[EncoderSpec, Path]

@@ -11,14 +11,14 @@ import onnx
 import onnxruntime
 import pytest
 
-from dinosaur_ad.edge.export.run import _in_precision
 from dinosaur_ad.encoders import Encoder, Tokens, compare_tokens, list_specs, load_encoder, opening, providers
-from dinosaur_ad.encoders.auto import sample_images
-from dinosaur_ad.encoders.graph_forms import in_form, quantise_columns
-from dinosaur_ad.encoders.onnx_backend import OnnxEncoder, serialised_graph
+from dinosaur_ad.encoders.backends.onnx_backend import OnnxEncoder, serialised_graph
+from dinosaur_ad.encoders.choice.auto import sample_images
+from dinosaur_ad.encoders.graph.forms import in_form, quantise_columns
 from dinosaur_ad.encoders.parity import failure
-from dinosaur_ad.encoders.weights import add, ensure
+from dinosaur_ad.encoders.weights.local import add, ensure
 from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.export.exporting import _in_precision
 
 TINY = ("tiny-dinov2", "tiny-dinov3")
 
@@ -127,7 +127,7 @@ def test_a_cpu_that_would_overflow_gets_a_bit_less(monkeypatch: pytest.MonkeyPat
 
 
 def _form(provider: str, precision: str) -> str:
-    from dinosaur_ad.encoders import onnx_backend
+    from dinosaur_ad.encoders.backends import onnx_backend
 
     return onnx_backend._form(provider, precision)
 
@@ -236,7 +236,7 @@ class _Blind(OnnxEncoder):
 def test_a_first_run_that_fails_is_fallen_back_from(
     broken: type[OnnxEncoder], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dinosaur_ad.encoders.onnx_backend.OnnxEncoder", broken)
+    monkeypatch.setattr("dinosaur_ad.encoders.backends.onnx_backend.OnnxEncoder", broken)
     with pytest.raises(EncoderError) as caught:
         tiny(provider="onnx-cpu", precision="int8", strict=True)
     assert reason in str(caught.value)

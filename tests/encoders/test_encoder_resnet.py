@@ -15,8 +15,9 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from dinosaur_ad.encoders import ResNetSpec, get_spec, load_encoder, load_resnet, prepare, registry, weights
-from dinosaur_ad.encoders.sources import random_tensors
+from dinosaur_ad.encoders import ResNetSpec, get_spec, load_encoder, load_resnet, prepare, registry
+from dinosaur_ad.encoders.weights import local as weights
+from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.errors import EncoderError, InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
@@ -208,7 +209,7 @@ def test_a_deeper_network_does_not_pass_for_a_shallower(tmp_path: Path, bottlene
 
 
 def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "dinosaur_ad.encoders.torch_backend", raising=False)
+    monkeypatch.delitem(sys.modules, "dinosaur_ad.encoders.backends.torch_backend", raising=False)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(EncoderError, match=r"transformers is missing.*pip install '\.\[bench\]'"):
         load_resnet("tiny-resnet")

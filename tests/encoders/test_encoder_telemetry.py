@@ -158,7 +158,7 @@ def test_every_session_is_silenced_by_the_run_time_itself_too(monkeypatch: pytes
     """On Windows there are builds that read no variable."""
     import onnxruntime
 
-    from dinosaur_ad.encoders.onnx_backend import session_options
+    from dinosaur_ad.encoders.backends.onnx_backend import session_options
 
     called: list[str] = []
     monkeypatch.setattr(onnxruntime, "disable_telemetry_events", lambda: called.append("off"))

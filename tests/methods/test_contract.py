@@ -9,7 +9,7 @@ import pytest
 from method_helpers import build, every_variant, grey, images_to_test, lessons, tiny
 
 from dinosaur_ad.bench.scenarios import open_scenario
-from dinosaur_ad.data.tasks import Scenario
+from dinosaur_ad.datasets.tasks import Scenario
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Method, Photo, Scores
 

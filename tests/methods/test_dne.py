@@ -16,7 +16,7 @@ from method_helpers import grey, photos_of
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.data.synthetic import synthetic_scenario
+from dinosaur_ad.datasets.synthetic import synthetic_scenario
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Photo, Workbench, get_method
 from dinosaur_ad.methods.dne import DNE, DNEConfig
@@ -25,10 +25,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed (it comes wi
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra 'bench')")
 
 from dinosaur_ad.methods.dne import cutpaste as dne_cutpaste  # noqa: E402
-from dinosaur_ad.methods.dne.training import FineTuned, normalised  # noqa: E402
-from dinosaur_ad.methods.parts import training  # noqa: E402
-from dinosaur_ad.methods.parts.training import Step  # noqa: E402
+from dinosaur_ad.methods.dne.classifier_training import FineTuned, normalised  # noqa: E402
 from dinosaur_ad.methods.parts.vit_base import sized, vit_spec  # noqa: E402
+from dinosaur_ad.methods.training import training  # noqa: E402
+from dinosaur_ad.methods.training.training import Step  # noqa: E402
 
 SCENARIO = synthetic_scenario(train=12, test_normal=6, test_per_kind=2, size=64, products=["fabric", "gear"])
 

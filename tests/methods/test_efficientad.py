@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from plates import PLATES, SPOTTED, interrupted
 
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.data.images import read_image
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.loading import read_image
 from dinosaur_ad.methods import Lesson, Workbench, get_method
-from dinosaur_ad.methods.efficientad import EfficientADConfig, losses, pdn, penalty
+from dinosaur_ad.methods.efficientad import EfficientADConfig, pdn, penalty
+from dinosaur_ad.methods.efficientad import distillation_losses as losses
 
 # --- sizes ---
 

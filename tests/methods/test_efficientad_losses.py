@@ -9,7 +9,8 @@ import pytest
 from efficientad_helpers import torch
 from method_helpers import random
 
-from dinosaur_ad.methods.efficientad import losses, pdn
+from dinosaur_ad.methods.efficientad import distillation_losses as losses
+from dinosaur_ad.methods.efficientad import pdn
 from dinosaur_ad.methods.parts.colours import LUMA, blended
 
 

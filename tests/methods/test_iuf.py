@@ -17,7 +17,7 @@ from dinosaur_ad.methods import Lesson, Workbench, get_method
 from dinosaur_ad.methods.iuf import efficientnet
 from dinosaur_ad.methods.iuf.config import PixelIUFConfig
 from dinosaur_ad.methods.iuf.pixels import PixelLearner, PixelNetwork
-from dinosaur_ad.methods.parts.training import Step
+from dinosaur_ad.methods.training.training import Step
 
 # --- sizes ---
 

@@ -13,7 +13,7 @@ from iuf_helpers import LESSONS, TESTS, draw, step_of, taught, torch
 from dinosaur_ad.methods import Lesson
 from dinosaur_ad.methods.iuf import rules
 from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
-from dinosaur_ad.methods.iuf.features import HISTORY, FeatureLearner, image_score, jittered
+from dinosaur_ad.methods.iuf.network_features import HISTORY, FeatureLearner, image_score, jittered
 from dinosaur_ad.methods.iuf.transformer import ObjectNetwork
 
 

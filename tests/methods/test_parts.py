@@ -13,12 +13,12 @@ from method_helpers import build, grey, tiny
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Workbench, get_method
-from dinosaur_ad.methods.parts.cells import cell_means
+from dinosaur_ad.methods.parts.cell_means import cell_means
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
-from dinosaur_ad.methods.parts.records import finite_or_none, loss_record
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.parts.training_steps import EpochLog
+from dinosaur_ad.methods.training.training_records import finite_or_none, loss_record
+from dinosaur_ad.methods.training.training_steps import EpochLog
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")

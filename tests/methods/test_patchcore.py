@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.core.coreset import coreset_size, greedy_coreset
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.data import mvtec_scenario
-from dinosaur_ad.data.synthetic import synthetic_scenario
-from dinosaur_ad.data.tasks import Sample
+from dinosaur_ad.datasets import mvtec_scenario
+from dinosaur_ad.datasets.synthetic import synthetic_scenario
+from dinosaur_ad.datasets.tasks import Sample
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, NoCache, Photo, Workbench, get_method

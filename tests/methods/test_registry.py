@@ -10,7 +10,7 @@ import pytest
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Config, choose_methods, get_method, list_methods
 from dinosaur_ad.methods.dinosaur import DinosaurConfig, DinosaurMethod
-from dinosaur_ad.methods.registry import register, unregister
+from dinosaur_ad.methods.method_registry import register, unregister
 
 
 @dataclass(frozen=True)

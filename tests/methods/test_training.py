@@ -16,8 +16,8 @@ from training_helpers import DEVICES, SCHEDULE, SIZE, STEPS, Trained, assert_sam
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import NoCache, Photo, Workbench
-from dinosaur_ad.methods.parts import training, training_steps
-from dinosaur_ad.methods.parts.training import Schedule, Step, train
+from dinosaur_ad.methods.training import training, training_steps
+from dinosaur_ad.methods.training.training import Schedule, Step, train
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -13,8 +13,8 @@ import pytest
 from training_helpers import DEVICES, SCHEDULE, SIZE, STEPS, Trained, assert_same, network, noise, timeless, torch
 
 from dinosaur_ad.methods import Workbench
-from dinosaur_ad.methods.parts import training, training_scratch
-from dinosaur_ad.methods.parts.training import EpochLog, Step, train
+from dinosaur_ad.methods.training import training, training_scratch
+from dinosaur_ad.methods.training.training import EpochLog, Step, train
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from ucad_helpers import LESSONS, SCENARIO, TESTS, taught, tiny
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Workbench, get_method
-from dinosaur_ad.methods.ucad import UCAD, losses
+from dinosaur_ad.methods.ucad import UCAD
+from dinosaur_ad.methods.ucad import contrastive_loss as losses
 
 # --- sizes ---
 

@@ -12,7 +12,7 @@ from method_helpers import random
 from numpy.typing import NDArray
 from ucad_helpers import torch
 
-from dinosaur_ad.methods.ucad import losses
+from dinosaur_ad.methods.ucad import contrastive_loss as losses
 
 
 def cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

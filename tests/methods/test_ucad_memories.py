@@ -10,7 +10,7 @@ from method_helpers import random
 from ucad_helpers import LESSONS, TESTS, taught, tiny, torch
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods.ucad.memory import farthest_points, route
+from dinosaur_ad.methods.ucad.key_memory import farthest_points, route
 
 
 def test_farthest_points_are_the_literal_ones() -> None:
@@ -35,7 +35,7 @@ def test_routing_is_the_literal_one(monkeypatch: pytest.MonkeyPatch) -> None:
         for image in features.numpy()
     ]
     assert route(features, keys).tolist() == expected
-    monkeypatch.setattr("dinosaur_ad.methods.ucad.memory.BLOCK_BYTES", 1)  # one image at a time
+    monkeypatch.setattr("dinosaur_ad.methods.ucad.key_memory.BLOCK_BYTES", 1)  # one image at a time
     assert route(features, keys).tolist() == expected
     assert len(set(expected)) > 1
 

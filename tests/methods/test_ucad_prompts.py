@@ -11,7 +11,7 @@ from method_helpers import random
 from ucad_helpers import TESTS, network, taught, torch
 
 from dinosaur_ad.errors import EncoderError
-from dinosaur_ad.methods.ucad.features import PromptedFeatures
+from dinosaur_ad.methods.ucad.prompted_features import PromptedFeatures
 
 
 @pytest.mark.parametrize("kind", ["added", "prefix"])

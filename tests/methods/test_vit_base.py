@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dinosaur_ad.data.synthetic import synthetic_scenario
+from dinosaur_ad.datasets.synthetic import synthetic_scenario
 from dinosaur_ad.encoders import list_specs, load_encoder, prepare
-from dinosaur_ad.encoders.sources import random_tensors
+from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.errors import EncoderError, InputError
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
-from dinosaur_ad.methods.dne.training import normalised  # noqa: E402
+from dinosaur_ad.methods.dne.classifier_training import normalised  # noqa: E402
 from dinosaur_ad.methods.parts.vit_base import load_vit, sized, vit_spec  # noqa: E402
 from dinosaur_ad.methods.parts.vit_weights import VITS  # noqa: E402
 
@@ -212,6 +212,6 @@ def test_weights_that_the_disk_does_not_give_are_one_sentence(tmp_path: Path, mo
     def fail(path: Path) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("dinosaur_ad.encoders.reading.read_whole", fail)
+    monkeypatch.setattr("dinosaur_ad.encoders.weights.weight_files.read_whole", fail)
     with pytest.raises(EncoderError, match=r"Could not read .*model\.safetensors: Permission denied; check the path"):
         load_vit("tiny-vit", size=32, weights=tmp_path / "model.safetensors")

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from method_helpers import photos_of
 
-from dinosaur_ad.data.synthetic import synthetic_scenario
+from dinosaur_ad.datasets.synthetic import synthetic_scenario
 from dinosaur_ad.methods import Lesson, Workbench, get_method
 from dinosaur_ad.methods.ucad import UCAD
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
-from dinosaur_ad.methods.ucad.features import PromptedFeatures  # noqa: E402
+from dinosaur_ad.methods.ucad.prompted_features import PromptedFeatures  # noqa: E402
 
 SCENARIO = synthetic_scenario(train=8, test_normal=4, test_per_kind=2, size=64, products=["fabric", "gear"])
 LESSONS = [Lesson(task.name, photos_of(task.train)) for task in SCENARIO.tasks]

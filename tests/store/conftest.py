@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from store_helpers import HEADER
 
-from dinosaur_ad.store import MemoryStore, Store, TaskStore, files
+from dinosaur_ad.store import MemoryStore, Store, TaskStore
+from dinosaur_ad.store import array_files as files
 
 
 @pytest.fixture(autouse=True)

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.bench.checkpoints import Checkpoints, clear_scratch, scratch_folder
 from dinosaur_ad.bench.environment import environment, peak_device_bytes, peak_memory_bytes
-from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, read_document
+from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum, test_photos
 from dinosaur_ad.bench.metrics import ranked_auroc, task_tally, train_threshold
 from dinosaur_ad.bench.places import Place
 from dinosaur_ad.bench.publish import by_one_revision, refuse_unpublishable
+from dinosaur_ad.bench.result_rows import Row
 from dinosaur_ad.bench.results import FORMAT, RESULT, CellResult, TaskScores, cell_folder
-from dinosaur_ad.bench.rows import Row
-from dinosaur_ad.data.tasks import Scenario, Task
+from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Cache, Method, MethodChoice, NoCache, Scores, Workbench
 

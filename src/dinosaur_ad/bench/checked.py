@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.foreign import (
+from dinosaur_ad.bench.foreign_results import (
     MOST_TASKS,
     array,
     indices,

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, manifest
+from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, manifest
 from dinosaur_ad.bench.places import LocalPlace, Place
 from dinosaur_ad.bench.relative_names import relative_parts
+from dinosaur_ad.bench.result_rows import Row, check_row
 from dinosaur_ad.bench.results import PARTIAL, SCRATCH
-from dinosaur_ad.bench.rows import Row, check_row
 from dinosaur_ad.bench.work_folders import work_folder
-from dinosaur_ad.data.tasks import Task
+from dinosaur_ad.datasets.tasks import Task
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.methods.contract import Method
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.banks.bank import Draft, members_last
+from dinosaur_ad.bank.bank import Draft, members_last
 from dinosaur_ad.bench.cache import DiskCache
 from dinosaur_ad.bench.cell import OtherConfigurationError
 from dinosaur_ad.bench.environment import environment
@@ -30,10 +30,10 @@ from dinosaur_ad.bench.scenarios import open_scenario
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.coreset import coreset_size
 from dinosaur_ad.core.routing import prototype_distances, shortlist
-from dinosaur_ad.data.stream import batched
-from dinosaur_ad.data.tasks import Scenario, Task
+from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.detector import LEARN_AT_ONCE
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods import Lesson, Photo, Workbench, choose_methods
 from dinosaur_ad.methods.dinosaur import SCORE_AT_ONCE, SCORE_AT_ONCE_GPU, DinosaurConfig, DinosaurMethod
 from dinosaur_ad.presets import get_preset

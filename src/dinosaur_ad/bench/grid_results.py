@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.foreign import (
+from dinosaur_ad.bench.foreign_results import (
     LARGEST_DOCUMENT,
     listed,
     maybe,

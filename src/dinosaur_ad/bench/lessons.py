@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.data.samples import Sample
-from dinosaur_ad.data.tasks import Scenario, Task
+from dinosaur_ad.datasets.samples import Sample
+from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.methods.contract import Lesson, Photo
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.provenance_runs import Run, epochs_of
 from dinosaur_ad.bench.report import numbers
-from dinosaur_ad.bench.report.groups import Group
 from dinosaur_ad.bench.report.numbers import Number, measure
 from dinosaur_ad.bench.report.render import to_markdown
-from dinosaur_ad.bench.report.rows import data_notes, paper_scenario
+from dinosaur_ad.bench.report.report_rows import data_notes, paper_scenario
+from dinosaur_ad.bench.report.row_groups import Group
 from dinosaur_ad.bench.report.table import MEASURED, Block, Column, Entry, Note, Table, figure, finish, words
 
 

@@ -15,7 +15,7 @@ from dinosaur_ad.bench.provenance_runs import Run
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import Number
 from dinosaur_ad.bench.report.render import plain, to_markdown
-from dinosaur_ad.bench.report.rows import paper_scenario
+from dinosaur_ad.bench.report.report_rows import paper_scenario
 from dinosaur_ad.bench.report.table import Block, Column, Entry, Table, figure, finish, words
 
 AUROC = "image AUROC"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dinosaur_ad.bench.report.groups import CONTINUOUS, DISCRETE, Group, group_cells
+from dinosaur_ad.bench.report.row_groups import CONTINUOUS, DISCRETE, Group, group_cells
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.methods import MethodSpec
-from dinosaur_ad.methods.registry import DEFAULT_VARIANT
+from dinosaur_ad.methods.method_registry import DEFAULT_VARIANT
 
 # What makes a run another one although its settings are the same: which weights it had, and at which precision.
 _MADE_WITH = ("description", "encoder", "weights_sha256", "precision", "regions", "penalty")

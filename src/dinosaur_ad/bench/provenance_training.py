@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dinosaur_ad.bench.provenance_runs import Run
-from dinosaur_ad.bench.report.groups import short_names
 from dinosaur_ad.bench.report.render import plain, to_markdown
+from dinosaur_ad.bench.report.row_groups import short_names
 from dinosaur_ad.bench.report.table import DASH, Block, Cell, Column, Table, figure
 
 MOMENTS = (1, 3, 10, 30, 100)

@@ -8,8 +8,8 @@ from typing import Any
 
 from dinosaur_ad.bench.environment import exact_revision
 from dinosaur_ad.bench.places import Place
+from dinosaur_ad.bench.result_rows import Row
 from dinosaur_ad.bench.results import PARTIAL, RESULT, CellResult
-from dinosaur_ad.bench.rows import Row
 from dinosaur_ad.errors import InputError
 
 _ROW = re.compile(rf"{PARTIAL}/row-\d+\.npz")

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bench.checked import check_arrays, check_document
-from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, names_a_cell, read_arrays, read_document, text
+from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, names_a_cell, read_arrays, read_document, text
 from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.errors import InputError
 

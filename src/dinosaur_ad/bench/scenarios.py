@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from dinosaur_ad.bench.datasets import DATASETS, Dataset
-from dinosaur_ad.data import Scenario, loco_scenario, mtd_scenario, mvtec_scenario
-from dinosaur_ad.data.drift import DriftKind
-from dinosaur_ad.data.mtd import MtdDrift
-from dinosaur_ad.data.synthetic import synthetic_drift_scenario, synthetic_scenario
+from dinosaur_ad.bench.public_datasets import DATASETS, Dataset
+from dinosaur_ad.datasets import Scenario, loco_scenario, mtd_scenario, mvtec_scenario
+from dinosaur_ad.datasets.drift import DriftKind
+from dinosaur_ad.datasets.mtd import MtdDrift
+from dinosaur_ad.datasets.synthetic import synthetic_drift_scenario, synthetic_scenario
 from dinosaur_ad.errors import InputError
 
 __all__ = [

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bench.teacher_parts import RECIPES, Gallery, Recipe, Target
-from dinosaur_ad.data.images import Pixels, find_images
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.loading import Pixels, find_images
 from dinosaur_ad.methods.efficientad.pdn import build_pdn, build_seeded, channel_statistics, standardise
 from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import to_images

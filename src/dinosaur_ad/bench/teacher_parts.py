@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dinosaur_ad.data.images import Pixels, read_image
 from dinosaur_ad.encoders import ResNetSpec, get_spec, load_encoder, load_resnet, prepare
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.loading import Pixels, read_image
 from dinosaur_ad.methods.efficientad.pdn import CHANNELS, PDN_WIDTHS
 from dinosaur_ad.methods.parts.colours import LUMA
 from dinosaur_ad.methods.parts.lazy import import_torch
@@ -121,7 +121,7 @@ class Target:
     """The large network's features on the small network's grid: (N, channels, S/4, S/4)."""
 
     def __init__(self, encoder: str, recipe: Recipe, weights: str | None, device: str) -> None:
-        from dinosaur_ad.encoders.torch_backend import check_device
+        from dinosaur_ad.encoders.backends.torch_backend import check_device
 
         check_device(device)
         self._recipe, self._device = recipe, device

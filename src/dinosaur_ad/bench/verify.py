@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dinosaur_ad.bench import recount
-from dinosaur_ad.bench.foreign import LARGEST_DOCUMENT, read_document
+from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.grid_results import ScenarioGrid
 from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.bench.results import ARRAYS, ERROR, PARTIAL, RESULT, CellResult, FailedCell, is_grid, result_files

@@ -14,7 +14,14 @@ import traceback
 from collections.abc import Sequence
 
 from dinosaur_ad import __version__
-from dinosaur_ad.cli import bench, demo, export, health, inspect, profile, teach, weights
+from dinosaur_ad.cli import bench_command as bench
+from dinosaur_ad.cli import demo_command as demo
+from dinosaur_ad.cli import export_command as export
+from dinosaur_ad.cli import health_command as health
+from dinosaur_ad.cli import inspect_command as inspect
+from dinosaur_ad.cli import profile_command as profile
+from dinosaur_ad.cli import teach_commands as teach
+from dinosaur_ad.cli import weights_command as weights
 from dinosaur_ad.cli._console import (
     EPILOG,
     EXIT_BROKEN_PIPE,

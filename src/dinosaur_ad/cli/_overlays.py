@@ -52,8 +52,8 @@ class Overlays:
 
     def save(self, inspection: Inspection) -> None:
         """Draw an inspection of a file and write it."""
-        from dinosaur_ad.data import read_image
-        from dinosaur_ad.visual import save_overlay
+        from dinosaur_ad.images.drawing import save_overlay
+        from dinosaur_ad.images.loading import read_image
 
         image = _absolute(inspection.path)
         mark = hashlib.sha256(os.fsencode(image)).hexdigest()
@@ -67,7 +67,7 @@ class Overlays:
 
     def _free(self, place: Path, mark: str) -> Path:
         """The first name that is free, or that this image had before."""
-        from dinosaur_ad.data.formats import OVERLAY
+        from dinosaur_ad.images.formats import OVERLAY
 
         for number in count(1):
             path = place.with_name(f"{place.name}{f'-{number}' if number > 1 else ''}{OVERLAY}")
@@ -145,7 +145,7 @@ def _refuse_unwritable(folder: Path) -> None:
 
 def say_overlays_left_out(arguments: Iterable[str | Path]) -> None:
     """Say how many pictures of earlier inspections lie among the images, and are not taken for images."""
-    from dinosaur_ad.data.formats import OVERLAY, is_overlay_name
+    from dinosaur_ad.images.formats import OVERLAY, is_overlay_name
 
     found: set[Path] = set()
     named = 0
@@ -165,7 +165,7 @@ def say_overlays_left_out(arguments: Iterable[str | Path]) -> None:
 
 
 def _overlays_below(folder: Path) -> Iterator[Path]:
-    from dinosaur_ad.data.formats import is_overlay_name
+    from dinosaur_ad.images.formats import is_overlay_name
 
     for parent, _, files in os.walk(folder):
         yield from filter(is_overlay_name, (Path(parent, file) for file in files))

@@ -47,7 +47,7 @@ def pack(folders: Sequence[str], out: str) -> None:
     """Copy all finished cells in their compact form, and all grids; anything that would be lost is refused first."""
     from dinosaur_ad.bench.grid_results import load_grids
     from dinosaur_ad.bench.places import open_place
-    from dinosaur_ad.bench.report.groups import group_cells
+    from dinosaur_ad.bench.report.row_groups import group_cells
     from dinosaur_ad.bench.results import find_results
 
     finished, failed = find_results(folders)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dinosaur_ad.cluster.connection import connected, first_line, machines, refuse_other_version, worker_environment
 from dinosaur_ad.cluster.fleet import Fleet
-from dinosaur_ad.cluster.images import find_everywhere, is_address
+from dinosaur_ad.cluster.listing import find_everywhere, is_address
 
 __all__ = [
     "Fleet",

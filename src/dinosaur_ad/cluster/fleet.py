@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
 from dinosaur_ad.cluster.connection import connected, first_line, machines, refuse_other_version, worker_environment
-from dinosaur_ad.cluster.images import as_file, is_address
-from dinosaur_ad.data.finding import Found
-from dinosaur_ad.data.stream import batched
+from dinosaur_ad.cluster.listing import as_file, is_address
 from dinosaur_ad.detector import INSPECT_AT_ONCE, Dinosaur
 from dinosaur_ad.errors import DinosaurError, InputError
+from dinosaur_ad.images.finding import Found
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.store import TaskStore
 

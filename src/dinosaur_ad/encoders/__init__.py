@@ -109,7 +109,7 @@ def _open_export(
             "An export holds its own weights and precision and names its own run time; leave out the provider, the "
             "precision and the weights."
         )
-    from dinosaur_ad.encoders.exported import open_exported
+    from dinosaur_ad.encoders.backends.exported import open_exported
 
     encoder = open_exported(folder, layers=request.layers, size=request.size, threads=request.threads, strict=strict)
     if encoder.name != request.name:

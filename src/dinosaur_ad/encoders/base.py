@@ -17,7 +17,7 @@ from PIL import Image
 from dinosaur_ad._text import printable
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.specs import EncoderSpec
-from dinosaur_ad.encoders.weights import Weights
+from dinosaur_ad.encoders.weights.local import Weights
 from dinosaur_ad.errors import EncoderError, InputError
 
 Layer = int | Literal["final"]

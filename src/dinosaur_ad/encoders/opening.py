@@ -19,7 +19,7 @@ from dinosaur_ad.encoders.providers import (
     get_provider,
     why_not,
 )
-from dinosaur_ad.encoders.weights import Weights, ensure, from_file, to_stderr
+from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file, to_stderr
 from dinosaur_ad.errors import EncoderError, install_command
 
 
@@ -52,7 +52,7 @@ def open_encoder(request: Request, provider: str | None, precision: str | None, 
     request.loaded  # noqa: B018 - weights that are not here are the caller's business, not a reason to fall back
     try:
         if provider == "auto":
-            from dinosaur_ad.encoders.auto import choose
+            from dinosaur_ad.encoders.choice.auto import choose
 
             choice = choose(request, precision)
             to_stderr(choice.sentence)
@@ -90,7 +90,7 @@ def open_on(request: Request, provider: str, precision: str) -> Encoder:
 def open_torch(request: Request, precision: str) -> Encoder:
     """The encoder on torch, on the request's device."""
     try:
-        from dinosaur_ad.encoders.torch_backend import TorchEncoder
+        from dinosaur_ad.encoders.backends.torch_backend import TorchEncoder
     except ImportError as error:
         raise EncoderError(
             f"The torch backend needs torch and transformers ({error.name or 'one'} is missing); install "
@@ -109,9 +109,9 @@ def _built(request: Request, provider: str, precision: str) -> Encoder:
     if backend == "torch":
         return open_torch(request, precision)
     if backend == "openvino":
-        from dinosaur_ad.encoders.openvino_backend import OpenVinoEncoder
+        from dinosaur_ad.encoders.backends.openvino_backend import OpenVinoEncoder
 
         return OpenVinoEncoder(request.loaded, request.layers, request.size, request.threads, precision)
-    from dinosaur_ad.encoders.onnx_backend import OnnxEncoder
+    from dinosaur_ad.encoders.backends.onnx_backend import OnnxEncoder
 
     return OnnxEncoder(request.loaded, request.layers, request.size, request.threads, provider, precision)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
-from dinosaur_ad.encoders.convert import Floats
 from dinosaur_ad.encoders.registry import get_spec, residual_network
 from dinosaur_ad.encoders.specs import ResNetSpec
-from dinosaur_ad.encoders.weights import Weights, ensure, from_file
+from dinosaur_ad.encoders.weights.convert import Floats
+from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file
 from dinosaur_ad.errors import EncoderError, InputError, install_command
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def load_resnet(name: str = "resnet50", *, device: str = "cpu", weights: str | P
     """
     residual_network(get_spec(name))  # before a download, not after it
     try:
-        from dinosaur_ad.encoders.torch_backend import check_device
+        from dinosaur_ad.encoders.backends.torch_backend import check_device
     except ImportError as error:
         raise EncoderError(
             f"'{name}' runs on torch and transformers ({error.name or 'one'} is missing); install them with: "

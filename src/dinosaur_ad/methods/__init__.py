@@ -19,7 +19,7 @@ from dinosaur_ad.methods.contract import (
     Scores,
     Workbench,
 )
-from dinosaur_ad.methods.registry import (
+from dinosaur_ad.methods.method_registry import (
     MethodChoice,
     MethodSpec,
     choose_methods,

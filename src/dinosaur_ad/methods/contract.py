@@ -6,7 +6,7 @@ or sample can be reached, so that none is used by accident; code that looks for 
 from it.
 
 Adding one: a file in this folder with a frozen configuration and a subclass of :class:`Method` under
-:func:`~dinosaur_ad.methods.registry.register`. See docs/adding-a-method.md.
+:func:`~dinosaur_ad.methods.method_registry.register`. See docs/adding-a-method.md.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Workbench:
     """What a method works with and the result must not depend on, but for the seed.
 
     ``scratch`` is a folder for what is half done within one task, so that a training that was stopped can go on (see
-    :mod:`dinosaur_ad.methods.parts.training`); it is emptied when the task is learned and tested. ``say`` tells the
+    :mod:`dinosaur_ad.methods.training.training`); it is emptied when the task is learned and tested. ``say`` tells the
     user how far a long task has come.
     """
 

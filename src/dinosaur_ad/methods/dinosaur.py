@@ -29,17 +29,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.banks import Answer, Answers, Banks, View, most_normal
-from dinosaur_ad.banks.bank import Draft, leave_there
-from dinosaur_ad.banks.verdict import alarm_threshold
+from dinosaur_ad.bank.bank import Draft, leave_there
+from dinosaur_ad.bank.banks import Answer, Answers, Banks, View, most_normal
+from dinosaur_ad.bank.verdict import alarm_threshold
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.features import combine_blocks, describe
-from dinosaur_ad.data.stream import batched
 from dinosaur_ad.detector import LEARN_AT_ONCE
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
-from dinosaur_ad.methods.registry import register
+from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.presets import Preset, get_preset
 from dinosaur_ad.store import MemoryStore, Store, copy_tasks
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
-    from dinosaur_ad.data.images import Pixels
+    from dinosaur_ad.images.loading import Pixels
 
 __all__ = ["Photo"]
 

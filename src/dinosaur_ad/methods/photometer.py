@@ -28,10 +28,10 @@ import numpy as np
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.registry import register
 
 RECIPE = "mean-brightness"
 

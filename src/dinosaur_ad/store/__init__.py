@@ -23,7 +23,7 @@ Links are not followed, and only plain files are opened. Nothing is removed but 
 written, by name.
 
 To read the code, begin with :mod:`~dinosaur_ad.store.versions` (what a change is), then
-:mod:`~dinosaur_ad.store.tasks` (how it is made) and :mod:`~dinosaur_ad.store.reading` (how it is seen);
+:mod:`~dinosaur_ad.store.task_store` (how it is made) and :mod:`~dinosaur_ad.store.reading` (how it is seen);
 :mod:`~dinosaur_ad.store.documents` has the table, :mod:`~dinosaur_ad.store.mending` what is done after damage and
 crashes.
 """
@@ -32,6 +32,6 @@ from dinosaur_ad.store.names import check_task_name
 from dinosaur_ad.store.reading import Snapshot
 from dinosaur_ad.store.records import FileInfo, TaskRecord
 from dinosaur_ad.store.store import MemoryStore, Store
-from dinosaur_ad.store.tasks import TaskStore, copy_tasks
+from dinosaur_ad.store.task_store import TaskStore, copy_tasks
 
 __all__ = ["FileInfo", "MemoryStore", "Snapshot", "Store", "TaskRecord", "TaskStore", "check_task_name", "copy_tasks"]

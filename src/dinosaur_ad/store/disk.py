@@ -15,9 +15,8 @@ import numpy as np
 
 from dinosaur_ad._atomic import move_atomic, remove_atomic, temporary_name, write_atomic
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.store import files
-from dinosaur_ad.store.codec import Array
-from dinosaur_ad.store.files import (
+from dinosaur_ad.store import array_files as files
+from dinosaur_ad.store.array_files import (
     FULL,
     LOCK,
     LOCKS,
@@ -28,6 +27,7 @@ from dinosaur_ad.store.files import (
     is_temporary,
     write_errors,
 )
+from dinosaur_ad.store.codec import Array
 from dinosaur_ad.store.names import is_task_name, version_name, version_number
 from dinosaur_ad.store.turns import Turn
 

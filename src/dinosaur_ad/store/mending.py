@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from dinosaur_ad.store.disk import Disk
 from dinosaur_ad.store.documents import MAX_MANIFEST_BYTES, MAX_POINTER_BYTES, MAX_VERSION
-from dinosaur_ad.store.memory import Memory
+from dinosaur_ad.store.in_memory import Memory
 from dinosaur_ad.store.names import (
     FORGOTTEN,
     POINTER,

@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
+from dinosaur_ad.store.array_files import LinkError, reason
 from dinosaur_ad.store.codec import Array, decode_arrays
 from dinosaur_ad.store.disk import Disk
 from dinosaur_ad.store.documents import MAX_MANIFEST_BYTES, MAX_POINTER_BYTES, NewerFormatError
-from dinosaur_ad.store.files import LinkError, reason
-from dinosaur_ad.store.memory import Memory
+from dinosaur_ad.store.in_memory import Memory
 from dinosaur_ad.store.names import (
     TASKS,
     array_path,

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.bench.metrics.ranks import Ints, Numbers, pairs_won
 from dinosaur_ad.bench.metrics.resize import mask_at, upsample
-from dinosaur_ad.data.images import Mask
-from dinosaur_ad.data.samples import Regions, Sample
+from dinosaur_ad.datasets.samples import Regions, Sample
 from dinosaur_ad.errors import InputError, install_advice
+from dinosaur_ad.images.loading import Mask
 
 _SUMS = (
     *("normal_B", "anomalous_B", "overlap_B", "saturated_B", "images", "unmarked"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.data.images import Mask
+from dinosaur_ad.images.loading import Mask
 
 Map = NDArray[np.float32]
 

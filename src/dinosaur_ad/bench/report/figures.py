@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dinosaur_ad.bench.report.groups import Group, scenarios_of
 from dinosaur_ad.bench.report.numbers import Number, measure
-from dinosaur_ad.bench.report.rows import Marks, block_title, seed_note
+from dinosaur_ad.bench.report.report_rows import Marks, block_title, seed_note
+from dinosaur_ad.bench.report.row_groups import Group, scenarios_of
 from dinosaur_ad.bench.report.table import Block, Column, Entry, Note, Table, figure, finish
 
 

@@ -15,11 +15,11 @@ from dinosaur_ad.bench.metrics import upsample
 from dinosaur_ad.bench.report.numbers import alarm_thresholds, threshold_words
 from dinosaur_ad.bench.results import CellResult, TaskScores
 from dinosaur_ad.bench.scenarios import FOLDER_PREFIX, open_scenario
-from dinosaur_ad.data.images import Pixels
-from dinosaur_ad.data.tasks import Sample, Scenario
+from dinosaur_ad.datasets.tasks import Sample, Scenario
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.report.html import Html, element, image, join
-from dinosaur_ad.visual import FAR, colours, outline
+from dinosaur_ad.images.drawing import FAR, colours, outline
+from dinosaur_ad.images.loading import Pixels
+from dinosaur_ad.page.html import Html, element, image, join
 
 SHOWN_TASKS = 6
 _SIDE = 168

@@ -10,9 +10,9 @@ from dinosaur_ad.bench.metrics import seed_spread
 from dinosaur_ad.bench.paper import Device, paper
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.figures import Figure, figure_table, number
-from dinosaur_ad.bench.report.groups import Group, methods_of, scenarios_of
 from dinosaur_ad.bench.report.numbers import by_kind
-from dinosaur_ad.bench.report.rows import block_title, seed_note
+from dinosaur_ad.bench.report.report_rows import block_title, seed_note
+from dinosaur_ad.bench.report.row_groups import Group, methods_of, scenarios_of
 from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, figure, finish, words
 from dinosaur_ad.bench.results import TaskScores
 

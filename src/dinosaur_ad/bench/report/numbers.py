@@ -27,7 +27,7 @@ from dinosaur_ad.bench.metrics import (
     ranked_auroc,
     seed_spread,
 )
-from dinosaur_ad.bench.report.groups import Group
+from dinosaur_ad.bench.report.row_groups import Group
 from dinosaur_ad.bench.results import CellResult
 
 Number = Callable[[CellResult], float]

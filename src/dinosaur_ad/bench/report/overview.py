@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import numbers
-from dinosaur_ad.bench.report.groups import Group, methods_of, scenarios_of
 from dinosaur_ad.bench.report.numbers import measure
-from dinosaur_ad.bench.report.rows import Marks, data_notes, paper_scenario, seed_note
+from dinosaur_ad.bench.report.report_rows import Marks, data_notes, paper_scenario, seed_note
+from dinosaur_ad.bench.report.row_groups import Group, methods_of, scenarios_of
 from dinosaur_ad.bench.report.table import Better, Block, Column, Entry, Note, Table, figure, finish, words
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from dinosaur_ad.bench.paper import ImageNumbers, PixelNumbers, paper
 from dinosaur_ad.bench.report import numbers
-from dinosaur_ad.bench.report.groups import CONTINUOUS, DISCRETE, Group, scenarios_of
 from dinosaur_ad.bench.report.numbers import Number, auroc_interval, measure
-from dinosaur_ad.bench.report.rows import (
+from dinosaur_ad.bench.report.report_rows import (
     Marks,
     block_title,
     data_notes,
@@ -18,6 +17,7 @@ from dinosaur_ad.bench.report.rows import (
     paper_scenario,
     seed_note,
 )
+from dinosaur_ad.bench.report.row_groups import CONTINUOUS, DISCRETE, Group, scenarios_of
 from dinosaur_ad.bench.report.table import (
     MEASURED,
     Better,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dinosaur_ad.bench.report.table import Block, Cell, Note, Table
-from dinosaur_ad.report.html import Html, element, join
+from dinosaur_ad.page.html import Html, element, join
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Only what LaTeX would misread or its default fonts lack; a backslash first becomes a mark that nothing else touches.

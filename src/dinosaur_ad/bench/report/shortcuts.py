@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dinosaur_ad.bench.metrics import rank_correlation
-from dinosaur_ad.bench.report.groups import Group, scenarios_of
 from dinosaur_ad.bench.report.numbers import auroc
-from dinosaur_ad.bench.report.rows import Marks, block_title
+from dinosaur_ad.bench.report.report_rows import Marks, block_title
+from dinosaur_ad.bench.report.row_groups import Group, scenarios_of
 from dinosaur_ad.bench.report.table import Block, Column, Entry, Note, Table, figure, finish, words
 from dinosaur_ad.bench.results import CellResult
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.figures import Figure, figure_table, number
-from dinosaur_ad.bench.report.groups import Group
+from dinosaur_ad.bench.report.row_groups import Group
 from dinosaur_ad.bench.report.table import Block, Column, Entry, Note, Table, figure, finish, words
 from dinosaur_ad.bench.storage import StorageRow, storage_findings, storage_rows
 

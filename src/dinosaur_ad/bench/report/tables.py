@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dinosaur_ad.bench.grid_results import GridResult
-from dinosaur_ad.bench.report.grid import grid_tables
-from dinosaur_ad.bench.report.groups import Group, group_cells
+from dinosaur_ad.bench.report.grid_table import grid_tables
 from dinosaur_ad.bench.report.more_tables import more_tables
 from dinosaur_ad.bench.report.overview import overview_table
 from dinosaur_ad.bench.report.paper_tables import other_tables, paper_tables
+from dinosaur_ad.bench.report.row_groups import Group, group_cells
 from dinosaur_ad.bench.report.shortcuts import shortcut_tables
 from dinosaur_ad.bench.report.storage_tables import storage_tables
 from dinosaur_ad.bench.report.table import Table

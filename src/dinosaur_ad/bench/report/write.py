@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bench.grid_results import load_grids
-from dinosaur_ad.bench.report.groups import group_cells
-from dinosaur_ad.bench.report.page import TITLE, benchmark_page, headline
+from dinosaur_ad.bench.report.benchmark_page import TITLE, benchmark_page, headline
 from dinosaur_ad.bench.report.render import plain, to_latex, to_markdown
+from dinosaur_ad.bench.report.row_groups import group_cells
 from dinosaur_ad.bench.report.tables import tables_of
 from dinosaur_ad.bench.results import CellResult, FailedCell
 from dinosaur_ad.errors import InputError

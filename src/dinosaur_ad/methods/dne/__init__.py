@@ -79,16 +79,16 @@ from dinosaur_ad.methods.dne.gaussian import (
     tied_share,
     unit_length,
 )
+from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.parts.training import Schedule
-from dinosaur_ad.methods.parts.training_steps import precision_words
 from dinosaur_ad.methods.parts.vit_weights import PATCHES, ViTSpec, sized, vit_spec
-from dinosaur_ad.methods.registry import register
+from dinosaur_ad.methods.training.training import Schedule
+from dinosaur_ad.methods.training.training_steps import precision_words
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.dne.training import FineTuned, Tuning
+    from dinosaur_ad.methods.dne.classifier_training import FineTuned, Tuning
 
 FILES = StateFiles("DNE")
 
@@ -187,7 +187,7 @@ class DNE(Method):
 
     @cached_property
     def _network(self) -> FineTuned:
-        from dinosaur_ad.methods.dne.training import FineTuned
+        from dinosaur_ad.methods.dne.classifier_training import FineTuned
 
         return FineTuned(self.config, self.workbench)
 

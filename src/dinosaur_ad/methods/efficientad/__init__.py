@@ -49,27 +49,28 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.contract import Config, Lesson, Method, Parameters, Photo, Scores, Workbench
-from dinosaur_ad.methods.efficientad import losses, pdn
+from dinosaur_ad.methods.efficientad import distillation_losses as losses
+from dinosaur_ad.methods.efficientad import pdn
 from dinosaur_ad.methods.efficientad.model import (
     Networks,
     build_learners,
     epochs_within,
     training_record,
 )
+from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.parts.training_steps import precision_words, repeatable, rounds, scoring_words
-from dinosaur_ad.methods.registry import register
+from dinosaur_ad.methods.training.training_steps import precision_words, repeatable, rounds, scoring_words
 
 if TYPE_CHECKING:
     import torch
 
-    from dinosaur_ad.methods.parts.training import EpochLog
+    from dinosaur_ad.methods.training.training import EpochLog
 
 BATCH = 16  # images scored at a time
 HELD_OUT = 0.1
@@ -193,7 +194,7 @@ class EfficientAD(Method):
         )
 
     def _train(self, photos: Sequence[Photo]) -> list[EpochLog]:
-        from dinosaur_ad.methods.parts.training import Schedule, train
+        from dinosaur_ad.methods.training.training import Schedule, train
 
         config, learners = self.config, self._networks.learners
         epochs = epochs_within(config.epochs, config.steps, len(photos), config.batch)

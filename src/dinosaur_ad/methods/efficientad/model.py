@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods.efficientad import losses, pdn
+from dinosaur_ad.methods.efficientad import distillation_losses as losses
+from dinosaur_ad.methods.efficientad import pdn
 from dinosaur_ad.methods.efficientad.penalty import PenaltyImages
 from dinosaur_ad.methods.parts.colours import blended
 from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import to_images
-from dinosaur_ad.methods.parts.records import finite_or_none, loss_record
+from dinosaur_ad.methods.training.training_records import finite_or_none, loss_record
 
 if TYPE_CHECKING:
     import torch
 
     from dinosaur_ad.methods.efficientad import EfficientADConfig
-    from dinosaur_ad.methods.parts.training import EpochLog, Step
+    from dinosaur_ad.methods.training.training import EpochLog, Step
 
 JITTER = 0.2
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dinosaur_ad.encoders.weights import cache_home
+from dinosaur_ad.encoders.weights.local import cache_home
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods.parts.lazy import import_torch
 
@@ -135,7 +135,7 @@ def load_teacher(
 ) -> Teacher:
     """The teacher in the file ``place``, the usual one when it is empty, or one of random weights (``"random"``)."""
     import_torch()  # or say that it is missing
-    from dinosaur_ad.encoders.torch_backend import check_device
+    from dinosaur_ad.encoders.backends.torch_backend import check_device
 
     check_device(device)
     network = build_seeded(lambda: build_pdn(channels, widths, padded=padded), seed, device)

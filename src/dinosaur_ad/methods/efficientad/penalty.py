@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from dinosaur_ad.data.images import find_images, read_image
+from dinosaur_ad.images.loading import find_images, read_image
 from dinosaur_ad.methods.parts.held import Held
 from dinosaur_ad.methods.parts.lazy import import_torch
 

@@ -85,17 +85,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.contract import Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.iuf.config import FeatureIUFConfig, PixelIUFConfig
+from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
-from dinosaur_ad.methods.parts.records import finite_or_none
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.parts.training import EpochLog, train
-from dinosaur_ad.methods.parts.training_steps import import_torch, scoring_words
-from dinosaur_ad.methods.registry import register
+from dinosaur_ad.methods.training.training import EpochLog, train
+from dinosaur_ad.methods.training.training_records import finite_or_none
+from dinosaur_ad.methods.training.training_steps import import_torch, scoring_words
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.learner import Learner
@@ -140,7 +140,7 @@ class IUF(Method):
             from dinosaur_ad.methods.iuf.pixels import PixelLearner
 
             return PixelLearner(self.config, self.workbench)
-        from dinosaur_ad.methods.iuf.features import FeatureLearner
+        from dinosaur_ad.methods.iuf.network_features import FeatureLearner
 
         return FeatureLearner(self.config, self.workbench)
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config
-from dinosaur_ad.methods.parts.training import Schedule
+from dinosaur_ad.methods.training.training import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dinosaur_ad.encoders.torch_backend import check_device
+from dinosaur_ad.encoders.backends.torch_backend import check_device
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
-from dinosaur_ad.methods.parts.training_steps import repeatable, rounds
+from dinosaur_ad.methods.training.training_steps import repeatable, rounds
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import IUFConfig
-    from dinosaur_ad.methods.parts.training import Step
+    from dinosaur_ad.methods.training.training import Step
 
 PARTS = ("reconstruction", "discrimination", "compression", "variety")
 

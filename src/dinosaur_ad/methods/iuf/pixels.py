@@ -24,11 +24,11 @@ from dinosaur_ad.methods.iuf.rules import (
     tail_of_singular_values,
 )
 from dinosaur_ad.methods.parts.photos import to_images
-from dinosaur_ad.methods.parts.training_steps import precision_words
+from dinosaur_ad.methods.training.training_steps import precision_words
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import PixelIUFConfig
-    from dinosaur_ad.methods.parts.training import Step
+    from dinosaur_ad.methods.training.training import Step
 
 CONSTRAINED = ("encoder.", "decoder.", "to_pixels.")
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dinosaur_ad.encoders import EncoderSpec
-from dinosaur_ad.encoders.convert import Floats
-from dinosaur_ad.encoders.weights import Weights, ensure, from_file
+from dinosaur_ad.encoders.weights.convert import Floats
+from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file
 from dinosaur_ad.errors import EncoderError, InputError, install_command
 from dinosaur_ad.methods.parts.vit_weights import (
     PATCHES,
@@ -52,7 +52,7 @@ def load_vit(
     spec = vit_spec(name)
     built = sized(spec, size=size, depth=depth)  # before reading weights, not after
     try:
-        from dinosaur_ad.encoders.torch_backend import check_device
+        from dinosaur_ad.encoders.backends.torch_backend import check_device
     except ImportError as error:
         raise EncoderError(
             f"'{name}' runs on torch and transformers ({error.name or 'one'} is missing); install them with: "
@@ -164,7 +164,7 @@ class VisionTransformer:
 
 def _resampled(spec: EncoderSpec, tensors: Mapping[str, Floats]) -> dict[str, Floats]:
     """The weights with the position table for the size at hand: resampled now and not in every step of a training."""
-    from dinosaur_ad.encoders.graph import interpolate_positions
+    from dinosaur_ad.encoders.graph.vit_graph import interpolate_positions
 
     if spec.family != "dinov2":
         return dict(tensors)
@@ -173,7 +173,7 @@ def _resampled(spec: EncoderSpec, tensors: Mapping[str, Floats]) -> dict[str, Fl
 
 
 def _build(spec: EncoderSpec, tensors: dict[str, Floats]) -> Any:
-    from dinosaur_ad.encoders.torch_backend import _build_model
+    from dinosaur_ad.encoders.backends.torch_backend import _build_model
 
     if not isinstance(spec, ViTSpec):
         return _build_model(spec, tensors, spec.depth)

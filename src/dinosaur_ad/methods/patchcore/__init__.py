@@ -52,17 +52,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dinosaur_ad.core.coreset import coreset_size, greedy_coreset
-from dinosaur_ad.data.stream import batched
 from dinosaur_ad.encoders import ResNetSpec, get_spec
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.parts.flat_memory import FlatMemory, remember
 from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.patchcore.features import PatchFeatures
-from dinosaur_ad.methods.registry import register
+from dinosaur_ad.methods.patchcore.patch_features import PatchFeatures
 
 if TYPE_CHECKING:
     import torch

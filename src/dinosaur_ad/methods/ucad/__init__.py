@@ -63,20 +63,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dinosaur_ad.data.stream import batched
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.parts.flat_memory import remember
 from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
 from dinosaur_ad.methods.parts.state import StateFiles
 from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.parts.training_steps import precision_words, rounds, scoring_words
-from dinosaur_ad.methods.registry import register
-from dinosaur_ad.methods.ucad.features import PromptedFeatures, PromptKind
-from dinosaur_ad.methods.ucad.memory import TaskMemory, farthest_points, pack, route, unpack
+from dinosaur_ad.methods.training.training_steps import precision_words, rounds, scoring_words
+from dinosaur_ad.methods.ucad.key_memory import TaskMemory, farthest_points, pack, route, unpack
+from dinosaur_ad.methods.ucad.prompt_training import region_labels, train_prompt, training_record
+from dinosaur_ad.methods.ucad.prompted_features import PromptedFeatures, PromptKind
 from dinosaur_ad.methods.ucad.regions import RegionKind, RegionMaker, make_regions
-from dinosaur_ad.methods.ucad.training import region_labels, train_prompt, training_record
 
 if TYPE_CHECKING:
     import torch

@@ -21,9 +21,9 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.data.images import Pixels
-from dinosaur_ad.encoders.weights import cache_home
+from dinosaur_ad.encoders.weights.local import cache_home
 from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.images.loading import Pixels
 
 Labels = NDArray[np.int64]
 RegionKind = Literal["auto", "sam", "superpixels"]

@@ -1,0 +1,117 @@
+"""What every table of methods shares: which rows there are, which notes they need, what a block is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dinosaur_ad.bench.paper import paper
+from dinosaur_ad.bench.report.row_groups import Group
+from dinosaur_ad.bench.report.table import Entry, Note, words
+
+LITERAL = "mtd-geo-literal"
+PAPER_EPOCHS = 300  # of every method that trains
+
+
+@dataclass
+class Marks:
+    """Numbers the notes that say with which encoder a method was run; methods that ran with the same one share a note.
+
+    What was trained is told too, once for all methods of one length.
+    """
+
+    methods: dict[str, list[str]] = field(default_factory=dict)
+    trained: dict[int, list[str]] = field(default_factory=dict)
+
+    def name(self, group: Group) -> Entry:
+        """The method's name with the number of its note."""
+        about = str(group.first.info.get("description") or group.first.info.get("encoder") or "encoder not recorded")
+        _note_once(self.methods.setdefault(about, []), group.method)
+        epochs = group.first.settings.get("epochs")
+        if isinstance(epochs, int):
+            _note_once(self.trained.setdefault(epochs, []), group.method)
+        return words(group.method, str(list(self.methods).index(about) + 1))
+
+    def notes(self) -> list[Note]:
+        """The notes, in the order of their numbers."""
+        encoders = [
+            Note(f"{', '.join(names)}: {about}.", str(number))
+            for number, (about, names) in enumerate(self.methods.items(), start=1)
+        ]
+        lengths = [
+            Note(f"Trained for {epochs} epochs a task (the paper: {PAPER_EPOCHS}): {', '.join(names)}.")
+            for epochs, names in sorted(self.trained.items())
+        ]
+        return encoders + lengths
+
+
+def _note_once(names: list[str], name: str) -> None:
+    if name not in names:
+        names.append(name)
+
+
+def paper_scenario(scenario: str) -> str | None:
+    """The paper's protocol that a scenario is compared with; both readings of geometric drift have the same.
+
+    >>> paper_scenario("mtd-geo-literal"), paper_scenario("synthetic")
+    ('mtd-geo', None)
+    """
+    key = "mtd-geo" if scenario == LITERAL else scenario
+    return key if key in paper().scenarios else None
+
+
+def in_paper_order(groups: Sequence[Group]) -> list[Group | str]:
+    """The rows of a block: the groups, and between them the paper's methods (by key) that were not measured."""
+    rows: list[Group | str] = []
+    for key in paper().methods:
+        own = [group for group in groups if paper().method_of(group.method) == key]
+        rows += own or [key]
+    return rows + [group for group in groups if paper().method_of(group.method) is None]
+
+
+def block_title(groups: Sequence[Group], *, compared: bool = False) -> str:
+    """The scenario, and whether it is as large as the paper's; ``compared`` if the table has differences from it."""
+    first = groups[0].first
+    key = paper_scenario(first.scenario)
+    if key is None:
+        return f"{first.scenario} ({_tasks(len(first.tasks))})"
+    entry = paper().scenarios[key]
+    title = f"{entry.name}{' as printed' if first.scenario == LITERAL else ''} ({first.scenario})"
+    if len(first.tasks) == entry.tasks:
+        return f"{title}, {_tasks(entry.tasks)}"
+    partly = f"{title}, {len(first.tasks)} of the paper's {entry.tasks} tasks"
+    return f"{partly}: differences are not like for like" if compared else partly
+
+
+def data_notes(groups: Iterable[Group]) -> list[Note]:
+    """On which data each scenario was run, in its own words; and what the two geometric drifts are."""
+    notes: dict[tuple[str, str], Note] = {}
+    for group in groups:
+        about = str(group.first.scenario_info.get("description", "")).rstrip(".")
+        tested = [sum(task[key] for task in group.first.tasks) for key in ("test_normal", "test_anomalous")]
+        text = (
+            f"{group.scenario}: {about + '; ' if about else ''}tested on {tested[0]} normal and {tested[1]} anomalous"
+        )
+        notes.setdefault((group.scenario, text), Note(f"{text} images over all tasks."))
+    found = list(notes.values())
+    if {scenario for scenario, _ in notes} & {"mtd-geo", LITERAL}:
+        found.append(
+            Note(
+                "The paper's geometric numbers belong to mtd-geo-literal: its scale of 0.01 to 0.10, used as a "
+                "factor, shrinks the tile to a few pixels. mtd-geo uses 1 + scale, so its difference from the "
+                "paper is expected."
+            )
+        )
+    return found
+
+
+def seed_note(groups: Iterable[Group]) -> Note:
+    """How several seeds became one number."""
+    seeds = sorted({seed for group in groups for seed in group.seeds})
+    if len(seeds) == 1:
+        return Note(f"One seed ({seeds[0]}), so there is no spread to show.")
+    return Note(f"Seeds {', '.join(map(str, seeds))}: mean ± standard deviation over the seeds of a row.")
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'s' * (count != 1)}"

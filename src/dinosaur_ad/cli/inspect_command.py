@@ -1,0 +1,216 @@
+"""The verb inspect."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dinosaur_ad.cli._console import (
+    EXIT_ANOMALOUS,
+    EXIT_NOT_JUDGED,
+    EXIT_OK,
+    EXIT_UNREADABLE,
+    printable,
+    report_rejected,
+    say,
+    show,
+    show_json,
+)
+from dinosaur_ad.cli._overlays import Overlays, say_overlays_left_out
+from dinosaur_ad.cli._parser import (
+    Subparsers,
+    add_false_alarms,
+    add_images,
+    add_store,
+    add_verb,
+    encoder_options,
+    open_store,
+)
+from dinosaur_ad.cli._progress import Progress
+from dinosaur_ad.errors import InputError
+
+if TYPE_CHECKING:
+    from dinosaur_ad.cluster import Fleet
+    from dinosaur_ad.detector import Dinosaur
+    from dinosaur_ad.inspection import Inspection, Rejected
+
+NORMAL, ANOMALOUS = "normal", "anomalous"
+"""The verdicts that are a judgement; any other says that there is none."""
+_COLOURS = {ANOMALOUS: "\x1b[31m", NORMAL: "\x1b[32m"}
+_YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
+
+
+def add_parser(verbs: Subparsers) -> None:
+    """Add the verb of this file."""
+    parser = add_verb(
+        verbs,
+        "inspect",
+        inspect,
+        "Inspect images of any task that was taught. Which task an image belongs to is found out, unless it is given.",
+    )
+    add_images(parser)
+    add_store(parser)
+    parser.add_argument("--task", metavar="NAME", help="compare with this task only")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line per image, and nothing else")
+    parser.add_argument(
+        "--overlays",
+        metavar="DIR",
+        type=Path,
+        help="write a picture of where, one PNG per image: cam1/000.png becomes DIR/cam1/000.png.overlay.png",
+    )
+    add_false_alarms(
+        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: the preset's, 0.025)"
+    )
+    parser.add_argument("--exit-code", action="store_true", help="exit with 1 when an image is anomalous")
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="ray: on a cluster, for very large sets; IMAGES may then be fsspec addresses too (s3://bucket/folder)",
+    )
+    parser.add_argument("--address", metavar="ADDRESS", help="the Ray cluster (default: one on this machine)")
+
+
+@dataclass
+class _Count:
+    """What came of the images so far; ``left_out`` names the damaged tasks that could not be asked."""
+
+    anomalous: int = 0
+    not_ready: int = 0
+    unreadable: int = 0
+    judged: int = 0
+    milliseconds: float = 0.0
+    left_out: set[str] = field(default_factory=set)
+
+    def take(self, result: Inspection) -> list[str]:
+        """Count an inspection; the damaged tasks that were not heard of before are returned."""
+        self.judged += 1
+        self.anomalous += result.verdict == ANOMALOUS
+        self.not_ready += result.verdict not in (NORMAL, ANOMALOUS)
+        self.milliseconds += result.ms.get("total", 0.0)
+        new = [name for name in result.left_out if name not in self.left_out]
+        self.left_out.update(new)
+        return new
+
+    def sentence(self) -> str:
+        """The summary; what cannot be judged is named only where there is some."""
+        total = self.judged + self.unreadable
+        parts = [f"{self.anomalous} anomalous", f"{self.unreadable} unreadable"]
+        if self.not_ready:
+            parts.insert(1, f"{self.not_ready} not ready")
+        damaged = f"; without {len(self.left_out)} damaged task{'s' * (len(self.left_out) != 1)}"
+        speed = f"; {self.milliseconds / self.judged:.0f} ms an image" if self.judged else ""
+        return f"{total} image{'s' * (total != 1)}: {', '.join(parts)}{damaged if self.left_out else ''}{speed}"
+
+    def exit_code(self, *, tell_anomalies: bool) -> int:
+        """A defect that was found goes before all else, and what could not be judged before what could not be read."""
+        if tell_anomalies and self.anomalous:
+            return EXIT_ANOMALOUS
+        if self.not_ready or self.left_out:
+            return EXIT_NOT_JUDGED
+        return EXIT_UNREADABLE if self.unreadable else EXIT_OK
+
+
+def inspect(arguments: argparse.Namespace) -> int:
+    """Inspect images and print a line for each."""
+    from dinosaur_ad.inspection import Rejected
+
+    detector: Dinosaur | Fleet
+    detector, paths = _on_ray(arguments) if arguments.engine == "ray" else _here(arguments)
+    overlays = None
+    if arguments.overlays:
+        overlays = Overlays(arguments.overlays, arguments.images, paths, arguments.store)
+    say_overlays_left_out(arguments.images)
+    names = max(map(len, detector.store.names()), default=0)
+    count, reasons = _Count(), set[str]()
+    with Progress(detector, len(paths)) as progress:
+        results = detector.stream(paths, task=arguments.task, false_alarms=arguments.false_alarms)
+        for done, result in enumerate(results, start=1):
+            if isinstance(result, Rejected):
+                count.unreadable += 1
+                with progress.writing():
+                    _print_rejected(result, as_json=arguments.json)
+            else:
+                progress.announce()
+                damaged = count.take(result)
+                with progress.writing():
+                    if result.reason and result.reason not in reasons:
+                        reasons.add(result.reason)
+                        say(f"not ready: {result.reason}")
+                    for name in damaged:
+                        say(f"left out: {_why_left_out(detector, name)}")
+                    _print(result, names, as_json=arguments.json)
+                if overlays:
+                    overlays.save(result)
+            progress.update(done)
+    say(count.sentence())
+    return count.exit_code(tell_anomalies=arguments.exit_code)
+
+
+def _why_left_out(detector: Dinosaur | Fleet, name: str) -> str:
+    """What is wrong with a task that was not asked; the workers of a cluster only say that something is."""
+    from dinosaur_ad.detector import Dinosaur
+
+    reason = detector.damaged().get(name) if isinstance(detector, Dinosaur) else None
+    return f"the task '{name}' is damaged and is not asked; {reason or 'see: dinosaur tasks --verify'}"
+
+
+def _here(arguments: argparse.Namespace) -> tuple[Dinosaur, Sequence[Path | str]]:
+    from dinosaur_ad.images.loading import find_images
+
+    if arguments.address is not None:
+        raise InputError("--address names a Ray cluster; add --engine ray, or leave it out.")
+    return open_store(arguments, **encoder_options(arguments)), find_images(arguments.images)
+
+
+def _on_ray(arguments: argparse.Namespace) -> tuple[Fleet, Sequence[Path | str]]:
+    from dinosaur_ad.cluster import Fleet, find_everywhere, is_address
+
+    options = encoder_options(arguments)
+    here_only = [f"--{name}" for name in ("provider", "precision", "strict", "export") if options[name]]
+    if here_only:
+        raise InputError(
+            f"The workers of a cluster run onnx-cpu in float32; leave out {', '.join(here_only)}, or --engine ray."
+        )
+    fleet_options = {name: options[name] for name in ("weights", "backend", "threads")}
+    fleet = Fleet(open_store(arguments, **options), address=arguments.address, **fleet_options)
+    images = find_everywhere(arguments.images)
+    remote = next(filter(is_address, images), None)
+    if remote and arguments.overlays:
+        raise InputError(f"Overlays are drawn here, from files, and '{remote}' is none; leave --overlays out.")
+    return fleet, images
+
+
+def _print_rejected(rejected: Rejected, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"path": rejected.path, "error": rejected.reason})
+    else:
+        report_rejected([rejected])
+
+
+def _print(inspection: Inspection, names: int, *, as_json: bool) -> None:
+    if as_json:
+        show_json(inspection.to_json())
+        return
+    verdict = f"{inspection.verdict:<{len(ANOMALOUS)}}"
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        colour = _COLOURS.get(inspection.verdict, _YELLOW)
+        show(_after_verdict(inspection, names), before=f"{colour}{printable(verdict)}{_PLAIN}")
+    else:
+        show(verdict + _after_verdict(inspection, names))
+
+
+def _after_verdict(inspection: Inspection, names: int) -> str:
+    task = f"  {inspection.task:<{names}}  "
+    return (
+        f"{task}{inspection.score:7.3f} / {inspection.threshold:.3f}  p {inspection.p_value:.4f}  {_path(inspection)}"
+    )
+
+
+def _path(inspection: Inspection) -> str:
+    return printable(inspection.path)

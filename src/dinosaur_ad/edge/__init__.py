@@ -1,1 +1,0 @@
-"""What runs on a small device: exports with a parity gate, and honest profiles."""

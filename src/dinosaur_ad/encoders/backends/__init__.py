@@ -1,0 +1,1 @@
+"""What runs an encoder: ONNX Runtime, OpenVINO, torch, or an exported graph."""

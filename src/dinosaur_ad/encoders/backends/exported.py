@@ -1,0 +1,178 @@
+"""Running what ``dinosaur export`` wrote: an encoder in a folder, whole and checked, without its weights.
+
+An export keeps the fingerprint of the float32 encoder, so that stores accept it. Nothing is run before every file has
+been compared with its hash (:mod:`.exported_manifest`) and the model been looked at (:mod:`.exported_models`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad._text import first_line, printable
+from dinosaur_ad.encoders.backends.exported_manifest import (
+    MANIFEST,
+    MODEL_FILES,
+    FileInfo,
+    Manifest,
+    read_export,
+    read_manifest,
+    write_manifest,
+)
+from dinosaur_ad.encoders.backends.exported_models import model_problem
+from dinosaur_ad.encoders.backends.exported_runs import Run, open_run
+from dinosaur_ad.encoders.base import Encoder, Floats, Layer, Tokens
+from dinosaur_ad.encoders.registry import get_spec, token_encoder
+from dinosaur_ad.encoders.weights.local import Weights, to_stderr
+from dinosaur_ad.errors import EncoderError
+
+__all__ = [
+    "MANIFEST",
+    "MODEL_FILES",
+    "ExportedEncoder",
+    "FileInfo",
+    "Manifest",
+    "Scored",
+    "open_exported",
+    "read_manifest",
+    "write_manifest",
+]
+
+
+class Scored(NamedTuple):
+    """What an export with a bank says of N images: score (N,), map (N, H, W), and whether it is anomalous (N,)."""
+
+    score: Floats
+    map: Floats
+    anomalous: NDArray[np.bool_]
+
+
+class ExportedEncoder(Encoder):
+    """An encoder that runs from the files of an export."""
+
+    def __init__(self, folder: Path, manifest: Manifest, contents: Sequence[bytes], threads: int | None = None) -> None:
+        spec = token_encoder(get_spec(manifest.encoder))
+        super().__init__(
+            Weights(spec, manifest.weights_sha256, manifest.weights_source, dict), manifest.layers, manifest.size
+        )
+        self.folder, self.manifest = folder, manifest
+        self._running: Run = open_run(
+            folder,
+            contents,
+            manifest.kind,
+            manifest.precision,
+            threads,
+            exact=manifest.bank is not None,
+        )
+        self.backend, self.provider = self._running.backend, self._running.provider
+        self.precision, self.fallback = self._running.precision, self._running.fallback
+        self.threads = self._running.threads
+
+    def _run(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
+        cls, patches = self._running(pixels, ("cls", "patches"))
+        return cls, patches
+
+    def score(self, pixels: NDArray[np.uint8]) -> Scored:
+        """Score prepared pixels (N, size, size, 3) against the bank in the graph."""
+        return self.encode_and_score(pixels)[1]
+
+    def encode_and_score(self, pixels: NDArray[np.uint8]) -> tuple[Tokens, Scored]:
+        """The tokens and the scores of prepared pixels from one run of the graph."""
+        if self.manifest.bank is None:
+            raise EncoderError(f"The export {self.folder} holds no bank; export with --task NAME --with-bank.")
+        parts = [
+            self._running(pixels[start : start + self.batch_size], ("cls", "patches", *Scored._fields))
+            for start in range(0, len(pixels), self.batch_size)
+        ]
+        cls, patches, *scored = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return Tokens(cls, patches), Scored(*scored)
+
+    def info(self) -> dict[str, object]:
+        """What every encoder says, and the export it runs from."""
+        return super().info() | {"export": {"folder": self.folder.name, "kind": self.manifest.kind}}
+
+
+def open_exported(
+    folder: str | Path,
+    *,
+    layers: Sequence[Layer] | None = None,
+    size: int | None = None,
+    threads: int | None = None,
+    strict: bool = False,
+) -> ExportedEncoder:
+    """The encoder of an export, verified, opened in its run time and run once.
+
+    ``layers`` and ``size``, where given, must be those of the export. What this machine cannot do as the manifest says
+    (bfloat16 on a CPU without it, TensorRT where there is none) is said on stderr and in ``info()["fallback"]``, and
+    refused with ``strict``.
+    """
+    folder = Path(folder)
+    manifest, contents = read_export(folder)
+    asked = (manifest.layers if layers is None else tuple(layers), manifest.size if size is None else size)
+    if asked != (manifest.layers, manifest.size):
+        raise EncoderError(
+            f"The export {folder} gives layers {manifest.layers} at {manifest.size} px, but {asked[0]} at {asked[1]} "
+            "px are asked for; export it for the store at hand (--store)."
+        )
+    encoder = _opened(folder, manifest, contents, threads)
+    if encoder.fallback:
+        if strict:
+            raise EncoderError(f"{encoder.fallback.rstrip('.')}; leave out --strict to accept that.")
+        to_stderr(f"fallback: {encoder.fallback}")
+    return encoder
+
+
+def _opened(folder: Path, manifest: Manifest, contents: Sequence[bytes], threads: int | None) -> ExportedEncoder:
+    made = ", ".join(
+        printable(f"{key} {value}", 40)
+        for key, value in manifest.made.items()
+        if key in ("opset", "onnxruntime", "openvino")
+    )
+    if problem := model_problem(manifest.kind, contents):
+        raise EncoderError(
+            f"The export {folder} does not run here: {problem}, so dinosaur export did not write it; export again."
+        )
+    try:
+        encoder = ExportedEncoder(folder, manifest, contents, threads)
+        stamped = encoder._running.fingerprint
+        pixels = np.full((1, manifest.size, manifest.size, 3), 128, np.uint8)
+        tokens, scored = Tokens(*encoder._run(pixels)), None
+        if manifest.bank is not None:
+            tokens, scored = encoder.encode_and_score(pixels)
+    except EncoderError:
+        raise
+    except Exception as error:  # run times fail in their own ways
+        raise EncoderError(
+            f"The export {folder} does not run here: {first_line(error)}; it was made with {made}: update the run "
+            "time, or export again on this machine."
+        ) from error
+    if stamped != manifest.fingerprint:
+        raise EncoderError(
+            f"The model in the export {folder} is another one than its manifest says (fingerprint "
+            f"{printable(stamped, 40)}, not {manifest.fingerprint}); export again."
+        )
+    _check_outputs(encoder, tokens, scored)
+    return encoder
+
+
+def _check_outputs(encoder: ExportedEncoder, tokens: Tokens, scored: Scored | None) -> None:
+    """What came out for one image must have the shapes that the manifest promises, and be numbers."""
+    channels, grid = encoder.channels, encoder.grid
+    expected: list[tuple[NDArray[Any], type, tuple[int, ...]]]
+    expected = [(tokens.cls, np.float32, (1, channels)), (tokens.patches, np.float32, (1, *grid, channels))]
+    if scored is not None:
+        expected += [(scored.score, np.float32, (1,)), (scored.map, np.float32, (1, *grid))]
+        expected += [(scored.anomalous, np.bool_, (1,))]
+    if any(value.dtype != dtype or value.shape != shape for value, dtype, shape in expected):
+        raise EncoderError(
+            f"The model in the export {encoder.folder} gives outputs of other shapes than its manifest says; export "
+            "again."
+        )
+    if not all(np.isfinite(value).all() for value, _, _ in expected):
+        raise EncoderError(
+            f"The export {encoder.folder} gives numbers that are not finite on this machine; use another precision."
+        )

@@ -1,0 +1,1 @@
+"""The choice of the fastest provider and precision that is right on this machine."""

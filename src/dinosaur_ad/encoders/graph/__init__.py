@@ -1,0 +1,1 @@
+"""The encoder as an ONNX graph, built from its weights."""

@@ -1,0 +1,301 @@
+"""``dinosaur export``: an encoder, or one with a task's bank, as files for a run time, held to the parity gate.
+
+The graph is built, brought to the precision asked for, written beside the place where it shall lie, opened in its run
+time and compared with float32. Only what passes is moved into place; what does not is removed, and its figures said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from dinosaur_ad import __version__
+from dinosaur_ad._text import printable
+from dinosaur_ad.bank.bank_files import read_bank
+from dinosaur_ad.bank.verdict import alarm_threshold, why_not_ready
+from dinosaur_ad.encoders import Encoder, load_encoder
+from dinosaur_ad.encoders.backends.exported import (
+    MODEL_FILES,
+    ExportedEncoder,
+    Manifest,
+    open_exported,
+    read_manifest,
+    write_manifest,
+)
+from dinosaur_ad.encoders.graph.half import to_half
+from dinosaur_ad.encoders.graph.vit_graph import OPSET, build_graph
+from dinosaur_ad.encoders.providers import check_precision, why_not
+from dinosaur_ad.encoders.registry import token_encoder
+from dinosaur_ad.encoders.weights.local import to_stderr
+from dinosaur_ad.errors import EncoderError, InputError
+from dinosaur_ad.export.export_folder import in_the_making, refuse_occupied, write_files
+from dinosaur_ad.export.fused import add_bank
+from dinosaur_ad.export.gate import Parity, measure
+from dinosaur_ad.export.gate_images import find_normals, gate_images, read_some
+from dinosaur_ad.export.int8 import quantise
+from dinosaur_ad.export.subject import Subject, find_subject, find_weights
+from dinosaur_ad.presets import DEFAULT, Preset
+from dinosaur_ad.store import Store
+
+CALIBRATION_IMAGES = 64
+"""Ranges hardly grow beyond these."""
+
+_SCORING = ("normalise", "average", "ratio", "minimum", "radius", "top")
+"""What of a preset decides scores, besides layers and size."""
+_LARGEST = {"ratio": 1, "minimum": 1_000_000, "radius": 64, "top": 1}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export is and how near it is to float32."""
+
+    folder: Path
+    manifest: Manifest
+    parity: Parity
+
+    @property
+    def bytes(self) -> int:
+        """What the files take that a run time needs."""
+        return sum(self.manifest.files[name].bytes for name in MODEL_FILES[self.manifest.kind])
+
+
+def export(
+    out: str | Path,
+    *,
+    kind: str = "onnx",
+    precision: str = "float32",
+    store: str | Path | None = None,
+    encoder: str | None = None,
+    preset: str | Preset | None = None,
+    weights: str | Path | None = None,
+    task: str | None = None,
+    with_bank: bool = False,
+    false_alarms: float | None = None,
+    images: Sequence[str | Path] | None = None,
+    labelled: str | Path | None = None,
+    threads: int | None = None,
+    progress: Callable[[str], None] = to_stderr,
+) -> Exported:
+    """Write an export to ``out``, a folder that is new or empty, and return what it is.
+
+    ``kind`` is ``"onnx"``, ``"openvino"`` or ``"tensorrt"``. Encoder and preset are those of ``store``, or named.
+    ``with_bank`` puts the scoring of ``task`` into the graph, with the threshold for ``false_alarms``. ``images`` are
+    normals, for the calibration of int8 and for the comparison with float32; ``labelled`` is a folder with ``good/``
+    and a folder for each defect, for the change of AUROC.
+
+    :raises EncoderError: the export is not near enough to float32; nothing is left in ``out``.
+    """
+    out = Path(out)
+    refuse_occupied(out)
+    _refuse_impossible(kind, precision, with_bank)
+    subject = find_subject(store, encoder, preset, weights, task, with_bank)
+    normals = find_normals(images, subject.store, subject.task)
+    if precision == "int8" and not normals:
+        raise InputError(
+            "int8 is calibrated on normal images, and a store keeps none; give those it was taught from with --images."
+        )
+    tests = gate_images(
+        normals, None if labelled is None else Path(labelled), subject.preset.size, has_bank=subject.task is not None
+    )
+    progress(f"building the {kind} graph of '{subject.weights.spec.name}' in {precision}")
+    calibration = read_some(normals, CALIBRATION_IMAGES, subject.preset.size) if precision == "int8" else None
+    model = _in_precision(_float32_graph(subject), kind, precision, calibration)
+    manifest = _manifest(subject, kind, precision, calibration)
+    if with_bank:
+        model, bank = _with_bank(model, subject, false_alarms)
+        manifest = replace(manifest, bank=bank)
+    with in_the_making(out) as folder:
+        write_files(folder, model, manifest)
+        write_manifest(folder, manifest)
+        progress(f"comparing it with float32 on {len(tests.tests)} images ({tests.source})")
+        parity = measure(
+            _reference(manifest, weights, threads),
+            _opened(folder, out, threads),
+            subject.preset,
+            tests,
+            subject.scorer(),
+        )
+        _refuse_failure(parity)
+        manifest = write_manifest(folder, replace(manifest, parity=parity.to_json()))
+    return Exported(out, manifest, parity)
+
+
+def check(
+    folder: str | Path,
+    *,
+    store: str | Path | None = None,
+    weights: str | Path | None = None,
+    images: Sequence[str | Path] | None = None,
+    labelled: str | Path | None = None,
+    threads: int | None = None,
+    progress: Callable[[str], None] = to_stderr,
+) -> Parity:
+    """Run the gate again on this machine for an export made anywhere; it changes nothing.
+
+    The scores that a bank in the graph gives are compared only with ``store``, which has that bank.
+
+    :raises EncoderError: the export is not near enough to float32 here.
+    """
+    manifest = read_manifest(folder)
+    preset = _preset(manifest)
+    opened = None if store is None else Store.open(store)
+    task = None if opened is None or manifest.bank is None else str(manifest.bank["task"])
+    if opened is not None and task is not None and opened.record(task).id != manifest.bank["id"]:  # type: ignore[index]
+        raise EncoderError(f"The task '{task}' has changed in {store} since this export was made; export it again.")
+    reference = _reference(manifest, weights, threads)
+    subject = Subject(find_weights(manifest.encoder, weights), preset, opened, task)
+    tests = gate_images(
+        find_normals(images, opened, task),
+        None if labelled is None else Path(labelled),
+        manifest.size,
+        has_bank=task is not None,
+    )
+    if manifest.bank is not None and task is None:
+        progress("the bank in the graph is not compared: that needs the store it is from (--store)")
+    progress(f"comparing it with float32 on {len(tests.tests)} images ({tests.source})")
+    parity = measure(reference, open_exported(folder, threads=threads), preset, tests, subject.scorer())
+    _refuse_failure(parity)
+    return parity
+
+
+# --- what is asked for ---
+
+
+def _refuse_impossible(kind: str, precision: str, with_bank: bool) -> None:
+    if kind not in MODEL_FILES:
+        raise InputError(f"There is no format '{kind}'; choose one of: {', '.join(MODEL_FILES)}.")
+    check_precision(precision)
+    if kind == "openvino" and (reason := why_not("openvino", precision if precision == "bfloat16" else "float32")):
+        raise EncoderError(
+            f"An export is opened and compared before it counts, and OpenVINO cannot do that here: {reason}."
+        )
+    if precision == "bfloat16" and kind != "openvino":
+        raise InputError(
+            "bfloat16 is how OpenVINO computes, not what an ONNX file holds (ONNX Runtime has no such products on x86, "
+            "and on ARM they are a setting of the session); use --format openvino, or --precision fp16 or int8."
+        )
+    if precision == "bfloat16" and with_bank:
+        raise InputError(
+            "OpenVINO would compute the distances to the bank in bfloat16 too, which is too coarse for them; leave out "
+            "--with-bank, or use --precision fp32, fp16 or int8."
+        )
+
+
+def _preset(manifest: Manifest) -> Preset:
+    """The scoring that an export was made for."""
+    scoring = manifest.made.get("scoring")
+    if not isinstance(scoring, dict) or scoring.keys() != {"preset", *_SCORING}:
+        raise EncoderError("The manifest does not say how images are scored; export again with this version.")
+    settings = {key: value for key, value in scoring.items() if key != "preset"}
+    if not isinstance(scoring["preset"], str) or not all(_plausible(key, value) for key, value in settings.items()):
+        raise EncoderError("The manifest says how images are scored in numbers that cannot be; export again.")
+    return replace(DEFAULT, name=printable(scoring["preset"]), layers=manifest.layers, size=manifest.size, **settings)
+
+
+def _plausible(key: str, value: object) -> bool:
+    """Whether a setting of a manifest, which may come from anywhere, has the type and range of one."""
+    if key in ("normalise", "average"):
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST[key]:
+        return False
+    return key in ("ratio", "top") or isinstance(value, int)
+
+
+def _reference(manifest: Manifest, weights: str | Path | None, threads: int | None) -> Encoder:
+    return load_encoder(manifest.encoder, layers=manifest.layers, size=manifest.size, weights=weights, threads=threads)
+
+
+# --- making it ---
+
+
+def _float32_graph(subject: Subject) -> onnx.ModelProto:
+    spec = token_encoder(subject.weights.spec)
+    return build_graph(spec, subject.weights.tensors(), subject.preset.layers, subject.preset.size)
+
+
+def _in_precision(
+    model: onnx.ModelProto, kind: str, precision: str, calibration: NDArray[np.uint8] | None
+) -> onnx.ModelProto:
+    if precision == "float16":
+        return to_half(model)
+    if calibration is not None:
+        return quantise(model, calibration, symmetric=kind == "tensorrt")
+    return model
+
+
+def _with_bank(
+    model: onnx.ModelProto, subject: Subject, false_alarms: float | None
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    assert subject.store is not None
+    assert subject.task is not None
+    rate = subject.preset.false_alarms if false_alarms is None else false_alarms
+    if not 0 < rate < 1:
+        raise InputError(f"The false-alarm rate must lie between 0 and 1, got {rate}; 0.025 is usual.")
+    record = subject.store.record(subject.task)
+    arrays, kept = read_bank(subject.store, record)
+    threshold = alarm_threshold(subject.preset, arrays["scores"], rate)
+    if reason := why_not_ready(subject.task, threshold, arrays["foreign"]):
+        raise InputError(reason)
+    facts = {
+        "task": subject.task,
+        "version": record.version,
+        "id": record.id,
+        "threshold": threshold,
+        "false_alarms": rate,
+        "precision": kept.precision,
+        "members": kept.members,
+        "channels": kept.channels,
+    }
+    return add_bank(model, kept, subject.preset, threshold), facts
+
+
+def _manifest(subject: Subject, kind: str, precision: str, calibration: NDArray[np.uint8] | None) -> Manifest:
+    spec, preset = subject.weights.spec, subject.preset
+    runtime = "openvino" if kind == "openvino" else "onnxruntime"
+    return Manifest(
+        kind=kind,
+        precision=precision,
+        encoder=spec.name,
+        fingerprint=subject.fingerprint,
+        layers=preset.layers,
+        size=preset.size,
+        weights_sha256=subject.weights.sha256,
+        weights_source=subject.weights.source,
+        licence=spec.licence,
+        licence_url=spec.licence_url,
+        files={},
+        parity={},
+        bank=None,
+        made={
+            "dinosaur-ad": __version__,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "opset": OPSET,
+            runtime: version(runtime),
+            "calibration_images": 0 if calibration is None else len(calibration),
+            "scoring": {"preset": preset.name} | {key: getattr(preset, key) for key in _SCORING},
+        },
+    )
+
+
+def _opened(folder: Path, out: Path, threads: int | None) -> ExportedEncoder:
+    """The export in the making; what is wrong with it is said of the place it was meant for."""
+    try:
+        return open_exported(folder, threads=threads)
+    except EncoderError as error:
+        raise EncoderError(str(error).replace(str(folder), str(out))) from error
+
+
+def _refuse_failure(parity: Parity) -> None:
+    if reason := parity.failure():
+        raise EncoderError(
+            f"The export is refused: {reason.rstrip('.')}; measured: {parity.sentence()}; use a wider precision, or "
+            "for int8 calibrate on more and more typical normals."
+        )

@@ -1,0 +1,171 @@
+"""Whatever a caller calls images, as one stream of labelled pixels."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set, Sized, ValuesView
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.finding import Found, find_images
+from dinosaur_ad.images.from_arrays import EXPECTED, described, images_in, pixels_of
+from dinosaur_ad.images.image_files import Pixels
+from dinosaur_ad.images.prefetching import THREADS, SizedImage, SizedImages, Source, WholeImages, read_ahead
+from dinosaur_ad.images.printing import name_of, shown_path
+
+# One image: a file (or folder or glob of them), a PIL image, or a uint8 array (see dinosaur_ad.images.from_arrays).
+OneImage = str | Path | Pixels | Image.Image
+# One or many; N images may also be one array (N, H, W, 3).
+Images = OneImage | Iterable[str | Path] | Iterable[Pixels] | Iterable[Image.Image] | Iterable[OneImage]
+# What an image is called, and its pixels, or why there are none.
+Labelled = tuple[str, Pixels | InputError]
+
+READ_AHEAD = 2 * THREADS
+"""Images that are read before their turn where all of them are known."""
+
+_Item = TypeVar("_Item")
+
+
+class ImageStream(Iterator[Labelled]):
+    """Labelled images in order; iterating gives all their pixels, :meth:`sized` only what an encoder needs."""
+
+    def __init__(self, items: Iterable[tuple[str, Source]], *, live: bool = False) -> None:
+        self._items = iter(items)
+        self._whole = read_ahead(self._items, WholeImages(), 0 if live else READ_AHEAD)
+
+    def __next__(self) -> Labelled:
+        return next(self._whole)
+
+    def sized(
+        self, size: int, resize: Callable[[Image.Image], Pixels], ahead: int = READ_AHEAD
+    ) -> Iterator[tuple[str, SizedImage | InputError]]:
+        """Each image at ``size`` pixels a side, resized once it is decoded; at most ``ahead`` before their turn."""
+        return read_ahead(self._items, SizedImages(size, resize), ahead)
+
+
+def stream_images(images: Images) -> tuple[int | None, ImageStream]:
+    """How many images there are, if that is known, and each with its label; files are read ahead in the background.
+
+    Of a list, a tuple, an array, a folder or a glob the number is known. Of anything else that can be iterated over, a
+    generator above all, it is not: it may be a camera, so nothing is taken from it before it is asked for. A file is
+    called by its path, an image in memory by its place, counted from 0. What is no image is an entry with its error,
+    and the rest go on.
+
+    >>> count, stream = stream_images(np.zeros((16, 16), np.uint8))
+    >>> count, [label for label, pixels in stream]
+    (1, ['image-000000'])
+
+    :raises InputError: ``images`` as a whole is no image and no images, or a path in it leads to none.
+    """
+    if isinstance(images, Found):
+        return len(images), ImageStream(map(_from_path, images))
+    if isinstance(images, str | os.PathLike):
+        return stream_images(find_images([_path(images)]))
+    if isinstance(images, np.ndarray):
+        return _known(images_in(images))
+    if isinstance(images, Image.Image):
+        return _known([images])
+    rest = _iterator(images)
+    if isinstance(images, list | tuple | deque | Set | ValuesView):
+        return _known(list(rest))
+    total = len(images) if isinstance(images, Sized) else None  # a dataset that loads each image when it is asked for
+    for first in islice(rest, total):
+        items = chain([first], islice(rest, None if total is None else total - 1))
+        return total, ImageStream(_arriving(items), live=total is None)
+    raise _none()
+
+
+def _iterator(images: object) -> Iterator[object]:
+    # Bytes and dicts can be iterated over, but not for images; arrays of other libraries give more such arrays.
+    refused = isinstance(images, Mapping | bytes | bytearray | memoryview) or hasattr(images, "__array__")
+    try:
+        if not refused:
+            return iter(images)  # type: ignore[call-overload, no-any-return]
+    except TypeError:
+        pass
+    raise InputError(f"Expected images, got {described(images)}; {EXPECTED}, or a list of those.")
+
+
+def _none() -> InputError:
+    return InputError("Expected at least one image, got none.")
+
+
+def _known(images: list[object]) -> tuple[int | None, ImageStream]:
+    """All images of a list; a path in it that does not exist is refused before anything is done."""
+    if not images:
+        raise _none()
+    paths = [_path(each) for each in images if isinstance(each, str | os.PathLike)]
+    if len(paths) == len(images):
+        return stream_images(find_images(paths))
+    items: list[tuple[str, object]] = []
+    for place, each in enumerate(images):
+        if isinstance(each, str | os.PathLike):
+            items += map(_from_path, find_images([_path(each)]))
+        else:
+            items.append((_place(place), each))
+    return len(items), ImageStream((label, _source(label, each)) for label, each in items)
+
+
+def _arriving(images: Iterable[object]) -> Iterator[tuple[str, Source]]:
+    """Images one at a time; a bad one costs only itself, what the camera raises is raised."""
+    for place, each in enumerate(images):
+        if isinstance(each, str | os.PathLike):
+            try:
+                found = find_images([_path(each)])
+            except InputError as error:
+                yield shown_path(_path(each)), error
+            else:
+                yield from map(_from_path, found)
+        else:
+            yield _place(place), _source(_place(place), each)
+
+
+def _place(place: int) -> str:
+    return f"image-{place:06d}"
+
+
+def _path(path: str | os.PathLike[Any]) -> str | Path:
+    return path if isinstance(path, str | Path) else os.fsdecode(path)
+
+
+def _from_path(path: Path) -> tuple[str, Path]:
+    return name_of(path), path
+
+
+def _source(label: str, image: object) -> Source:
+    if isinstance(image, Path | InputError):
+        return image
+    try:
+        return pixels_of(image, label)
+    except InputError as error:
+        return error
+
+
+def batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    """Lists of ``size`` items, the last one shorter.
+
+    >>> list(batched("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def timed(items: Iterable[_Item]) -> Iterator[tuple[_Item, float]]:
+    """Each item with the milliseconds spent waiting for it."""
+    iterator = iter(items)
+    while True:
+        started = time.perf_counter()
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        yield item, (time.perf_counter() - started) * 1e3

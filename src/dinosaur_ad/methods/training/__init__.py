@@ -1,0 +1,1 @@
+"""The training loop that the trained methods share: epochs, checkpoints, resuming."""

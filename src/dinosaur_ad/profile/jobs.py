@@ -1,0 +1,91 @@
+"""From a method as it is named to the job that measures it: with which settings, which weights, which store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dinosaur_ad.errors import InputError, install_command
+from dinosaur_ad.profile.measured_methods import SubjectJob
+from dinosaur_ad.profile.random_weights import stand_in_weights
+
+if TYPE_CHECKING:
+    from dinosaur_ad.methods import MethodChoice
+    from dinosaur_ad.profile.profiling import ProfilePlan
+
+DETECTOR = "dinosaur"
+NEEDS_TORCH = f"it computes with torch, which is not installed here: {install_command('bench')}"
+EPOCHS = 1
+"""How long methods that train are trained for a profile; what more epochs would take is not claimed."""
+
+
+@dataclass(frozen=True)
+class PreparedMethod:
+    """A job, what a reader of its numbers must know, and why it cannot be done here, if it cannot."""
+
+    job: SubjectJob
+    notes: tuple[str, ...] = ()
+    skipped: str | None = None
+
+
+def prepare_method(choice: MethodChoice, plan: ProfilePlan, folder: Path) -> PreparedMethod:
+    """The job of a method: random weights where there are none, one epoch of training. ``folder`` is for its files."""
+    own = folder / choice.name.replace(":", "-")
+    if choice.spec.name == DETECTOR:
+        return _prepare_detector(choice, plan, own)
+    job = SubjectJob(str(own), choice.name, device=plan.device, seed=plan.seed)
+    if find_spec("torch") is None:
+        return PreparedMethod(job, skipped=NEEDS_TORCH)
+    config, notes = asdict(choice.config), []
+    if "epochs" in config:
+        usual, config["epochs"] = config["epochs"], min(EPOCHS, config["epochs"])
+        notes.append(f"learning is {config['epochs']} epoch, measured; its own schedule has {usual}")
+    changes, note = stand_in_weights(config, folder)
+    return PreparedMethod(replace(job, config=config | changes), (*notes, *([note] if note else [])))
+
+
+def _prepare_detector(choice: MethodChoice, plan: ProfilePlan, own: Path) -> PreparedMethod:
+    """The detector as it ships: with the reserve for updates, which the benchmark's form of it leaves out."""
+    from dinosaur_ad.methods.dinosaur import DinosaurConfig
+    from dinosaur_ad.presets import get_preset
+
+    config, options, notes = choice.config, dict(plan.options), []
+    assert isinstance(config, DinosaurConfig)
+    encoder = config.encoder
+    preset: Mapping[str, Any] = replace(config.to_preset(), reserve=get_preset(config.preset).reserve).to_json()
+    store = plan.store if choice.name == DETECTOR else None
+    if store is not None:
+        encoder, preset = _settings_of(store)
+        notes.append("inspected with the store that was given; learned into a new one of the same settings")
+    options["weights"] = options.get("weights") or config.weights or None
+    changes, note = stand_in_weights(
+        {"encoder": encoder, "weights": options["weights"] or options.get("export")}, own.parent
+    )
+    if store is not None and changes:
+        raise InputError(f"The store was made with '{encoder}', whose weights are not here; see: dinosaur weights.")
+    job = SubjectJob(
+        str(own),
+        encoder=encoder,
+        preset=preset,
+        options={key: _plain(value) for key, value in (options | changes).items() if value is not None},
+        store=None if store is None else str(store),
+        seed=plan.seed,
+    )
+    return PreparedMethod(job, (*notes, *([note] if note else [])))
+
+
+def _settings_of(store: Path) -> tuple[str, Mapping[str, Any]]:
+    """Encoder and preset of a store; one without tasks has nothing to inspect with."""
+    from dinosaur_ad.store import Store
+
+    opened = Store.open(store)
+    if not opened.names():
+        raise InputError(f"The store {store} has no task to inspect with; teach one with: dinosaur learn.")
+    return str(opened.header["encoder"]["encoder"]), opened.header["preset"]
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
