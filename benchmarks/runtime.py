@@ -22,7 +22,7 @@ from PIL import Image
 
 from benchmarks.images import products
 from benchmarks.measure import Section, Table, Target, Timing, at_least, at_most, milliseconds
-from dinosaur_ad import Dinosaur
+from dinosaur_ad import Dinosaur, EncoderOptions
 from dinosaur_ad.encoders import Encoder, compare_tokens, load_encoder, prepare
 from dinosaur_ad.encoders.choice.auto import sample_images
 from dinosaur_ad.encoders.providers import available
@@ -110,7 +110,7 @@ def _ways() -> list[Way]:
 
 def _detector(store: Path, way: Way) -> Dinosaur:
     provider, precision = way
-    return Dinosaur(store, provider=provider, precision=precision, strict=True)
+    return Dinosaur(store, options=EncoderOptions(provider=provider, precision=precision, strict=True))
 
 
 def _session(encoder: Encoder, pixels: Pixels) -> Callable[[], object]:

@@ -103,7 +103,7 @@ def _inspection(turns: int) -> tuple[list[tuple[object, ...]], float]:
     detector = Dinosaur()
     detector.learn("gear", images)
     detector.inspect(images[0])
-    taken = [detector.inspect(images[turn])[0].ms for turn in range(turns)]
+    taken = [detector.inspect(images[turn]).ms for turn in range(turns)]
     median = {stage: float(np.median([ms[stage] for ms in taken])) for stage in taken[0]}
     return list(median.items()), median["score"] / median["total"]
 

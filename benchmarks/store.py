@@ -60,9 +60,9 @@ def _first_steps(path: Path) -> tuple[float, ...]:
     opened = time.perf_counter()
     _ = detector.encoder  # loading it is not what is measured here
     loaded = time.perf_counter()
-    first = detector.inspect(image)[0]
+    first = detector.inspect(image)
     inspected = time.perf_counter()
-    following = detector.inspect(image)[0]
+    following = detector.inspect(image)
     again = time.perf_counter()
     milliseconds = (opened - started, inspected - loaded, first.ms["route"] / 1e3, again - inspected)
     return (*(1e3 * each for each in milliseconds), following.ms["route"])

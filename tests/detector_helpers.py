@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dinosaur_ad import Dinosaur
+from dinosaur_ad import Dinosaur, EncoderOptions
 from dinosaur_ad.presets import DEFAULT, PAPER, Preset
 
 # The presets on an encoder of a few thousand random parameters: everything but the accuracy is the real thing.
@@ -45,8 +45,14 @@ def spoil(image: NDArray[np.uint8], row: int = 30, column: int = 40) -> NDArray[
 
 
 def tiny(store: Path | None = None, preset: Preset = TINY, **options: Any) -> Dinosaur:
-    """A detector with the encoder of random parameters."""
-    return Dinosaur(store, encoder="tiny-dinov2", preset=preset, **options)
+    """A detector with the encoder of random parameters; options of the encoder are given like those of the detector."""
+    return Dinosaur(store, encoder="tiny-dinov2", preset=preset, **grouped(options))
+
+
+def grouped(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a detector, with those of its encoder put into one object."""
+    of_encoder = {each.name: options.pop(each.name) for each in fields(EncoderOptions) if each.name in options}
+    return options | {"options": EncoderOptions(**of_encoder)}
 
 
 def taught_three_products() -> Dinosaur:

@@ -129,7 +129,7 @@ def test_the_images_are_a_dataset_of_their_own(demo: tuple[Path, list[str]]) -> 
 
 def test_what_was_learned_can_be_used_afterwards(demo: tuple[Path, list[str]]) -> None:
     row = results(demo[0])["rows"][-1]
-    again = Dinosaur.load(demo[0] / "store").inspect(demo[0] / row["image"])[0]
+    again = Dinosaur.load(demo[0] / "store").inspect(demo[0] / row["image"])
     assert (again.task, again.verdict) == (row["task"], row["verdict"])
     assert again.score == pytest.approx(row["score"], rel=1e-4)
 

@@ -72,7 +72,7 @@ def literal_map(patches: np.ndarray, bank: dict[tuple[int, int], np.ndarray], ra
 
 def test_an_inspection_says_where_and_compared_with_what(taught: Dinosaur) -> None:
     image = spoil(product(1, 1, seed=5)[0], row=30, column=40)
-    result = taught.inspect(image)[0]
+    result = taught.inspect(image)
     left, top, right, bottom = result.worst.box
     assert left < 52
     assert right > 40
@@ -91,13 +91,13 @@ def test_an_inspection_says_where_and_compared_with_what(taught: Dinosaur) -> No
 def test_batch_and_single_inspection_agree(taught: Dinosaur) -> None:
     images = [product(kind, 1, seed=20 + kind)[0] for kind in range(3)] * 7
     together = taught.inspect(images)
-    alone = [taught.inspect(image)[0] for image in images]
+    alone = [taught.inspect(image) for image in images]
     assert [each.task for each in together] == [each.task for each in alone]
     np.testing.assert_allclose([e.score for e in together], [e.score for e in alone], rtol=2e-5)
 
 
 def test_naming_the_task_skips_the_routing(taught: Dinosaur) -> None:
-    result = taught.inspect(product(0, 1)[0], task="product-2")[0]
+    result = taught.inspect(product(0, 1)[0], task="product-2")
     assert result.task == "product-2"
     assert list(result.asked) == ["product-2"]
     assert result.anomalous
@@ -108,14 +108,14 @@ def test_the_shortlist_decides_by_the_banks() -> None:
     detector = tiny(preset=replace(TINY, margin=float("inf")))
     for kind in range(3):
         detector.learn(f"product-{kind}", product(kind, 24))
-    result = detector.inspect(product(2, 1, seed=77)[0])[0]
+    result = detector.inspect(product(2, 1, seed=77)[0])
     assert set(result.asked) == {"product-0", "product-1", "product-2"}
     assert result.task == min(result.asked, key=result.asked.__getitem__) == "product-2"
 
 
 def test_a_lower_false_alarm_rate_means_a_higher_threshold(taught: Dinosaur) -> None:
     image = product(0, 1)[0]
-    strict, usual, loose = (taught.inspect(image, false_alarms=rate)[0].threshold for rate in (0.001, 0.025, 0.3))
+    strict, usual, loose = (taught.inspect(image, false_alarms=rate).threshold for rate in (0.001, 0.025, 0.3))
     assert strict > usual > loose
 
 

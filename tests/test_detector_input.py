@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_a_taken_name_is_refused_unless_replaced(tmp_path: Path) -> None:
         detector.learn("x", product(1, 20))
     assert tree_hash(tmp_path) == before
     detector.learn("x", product(1, 20), replace=True)
-    assert not detector.inspect(product(1, 1, seed=5)[0])[0].anomalous
+    assert not detector.inspect(product(1, 1, seed=5)[0]).anomalous
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,27 @@ def test_unknown_tasks(taught: Dinosaur, act) -> None:
 def test_impossible_false_alarm_rates(taught: Dinosaur, rate: float) -> None:
     with pytest.raises(InputError, match="between 0 and 1"):
         taught.inspect(product(0, 1)[0], false_alarms=rate)
+
+
+def test_one_image_gives_one_inspection_and_several_give_a_list(taught: Dinosaur, tmp_path: Path) -> None:
+    image = product(0, 1)[0]
+    file = tmp_path / "folder" / "part.png"
+    file.parent.mkdir()
+    Image.fromarray(image).save(file)
+    grey = image[..., 0]
+    for one in (image, grey, grey[..., None], Image.fromarray(image), file, str(file)):
+        assert isinstance(taught.inspect(one), Inspection)
+    starred = tmp_path / "folder" / "part*[1].png"
+    shutil.copy(file, starred)  # a file that is named like a glob is still one file
+    assert taught.inspect(str(starred)).path == str(starred)
+    starred.unlink()
+    stack = np.stack([image, image])
+    several = {
+        1: (file.parent, str(file.parent / "*.png"), [image], (file,), iter([image]), stack[:1]),
+        2: (stack, [file, image]),
+    }
+    for count, given in several.items():
+        for images in given:
+            results = taught.inspect(images)
+            assert isinstance(results, list)
+            assert [type(each) for each in results] == [Inspection] * count

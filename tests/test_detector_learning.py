@@ -80,8 +80,8 @@ def test_many_images_are_learned_in_bounded_blocks(monkeypatch: pytest.MonkeyPat
     detector = tiny()
     report = detector.learn("x", iter(product(0, 50)))
     assert (report.total_images, report.members) == (50, 20)
-    assert not detector.inspect(product(0, 1, seed=9)[0])[0].anomalous
-    assert detector.inspect(spoil(product(0, 1, seed=9)[0]))[0].anomalous
+    assert not detector.inspect(product(0, 1, seed=9)[0]).anomalous
+    assert detector.inspect(spoil(product(0, 1, seed=9)[0])).anomalous
 
 
 def test_few_images_and_mixed_sizes_are_fine() -> None:
@@ -89,7 +89,7 @@ def test_few_images_and_mixed_sizes_are_fine() -> None:
     images = product(0, 4)
     images[1] = np.asarray(Image.fromarray(images[1]).resize((140, 90)))
     assert detector.learn("x", images).members == 4
-    assert detector.inspect(spoil(product(0, 1, seed=9)[0]))[0].anomalous
+    assert detector.inspect(spoil(product(0, 1, seed=9)[0])).anomalous
 
 
 def test_worst_patch_names_the_training_file(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_worst_patch_names_the_training_file(tmp_path: Path) -> None:
         Image.fromarray(image).save(tmp_path / f"{index:02d}.png")
     detector = tiny()
     detector.learn("x", tmp_path)
-    assert Path(detector.inspect(product(0, 1)[0])[0].worst.like_image).is_file()
+    assert Path(detector.inspect(product(0, 1)[0]).worst.like_image).is_file()
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])

@@ -22,15 +22,15 @@ def test_forget_and_undo(tmp_path: Path) -> None:
     detector.learn("a", product(0, 20))
     detector.learn("b", product(1, 20))
     image = product(0, 1, seed=3)[0]
-    known = detector.inspect(image)[0]
+    known = detector.inspect(image)
     detector.forget("a")
     assert [record.name for record in detector.tasks()] == ["b"]
-    assert detector.inspect(image)[0].task == "b"
+    assert detector.inspect(image).task == "b"
     assert detector.undo("a") == "forget"
-    assert detector.inspect(image)[0].score == known.score
+    assert detector.inspect(image).score == known.score
     detector.update("a", product(0, 5, seed=30))
     assert detector.undo("a") == "update"
-    assert detector.inspect(image)[0].score == known.score
+    assert detector.inspect(image).score == known.score
     assert detector.undo("b") == "learn"
     assert [record.name for record in detector.tasks()] == ["a"]
 
@@ -48,9 +48,9 @@ def test_a_running_detector_sees_what_another_process_teaches(tmp_path: Path) ->
     teacher.learn("a", product(0, 20))
     watcher = Dinosaur.load(tmp_path / "store")
     image = product(1, 1, seed=4)[0]
-    assert watcher.inspect(image)[0].task == "a"
+    assert watcher.inspect(image).task == "a"
     teacher.learn("b", product(1, 20))
-    assert watcher.inspect(image)[0].task == "b"
+    assert watcher.inspect(image).task == "b"
 
 
 def test_banks_are_loaded_within_the_byte_budget(tmp_path: Path, taught: Dinosaur) -> None:

@@ -28,7 +28,7 @@ def test_score_and_threshold_are_of_one_version(tmp_path: Path, monkeypatch: pyt
     tiny(tmp_path).learn("x", product(0, 30))
     reader, writer = Dinosaur(tmp_path), Dinosaur(tmp_path)
     image = spoil(product(0, 1, seed=5)[0])
-    before = reader.inspect(image)[0]
+    before = reader.inspect(image)
     ask = Banks.ask
 
     def ask_then_change(self: Banks, *arguments: Any) -> Any:
@@ -38,9 +38,9 @@ def test_score_and_threshold_are_of_one_version(tmp_path: Path, monkeypatch: pyt
         return answers
 
     monkeypatch.setattr(Banks, "ask", ask_then_change)
-    during = reader.inspect(image)[0]
+    during = reader.inspect(image)
     monkeypatch.undo()
-    after = reader.inspect(image)[0]
+    after = reader.inspect(image)
     assert (during.score, during.threshold, during.p_value) == (before.score, before.threshold, before.p_value)
     assert (after.score, after.threshold) != (before.score, before.threshold)
 
@@ -101,9 +101,9 @@ def test_a_running_detector_notices_that_a_task_was_restored(tmp_path: Path, fil
     path = tmp_path / "store" / "tasks" / "product-1" / file
     backup = path.read_bytes()
     flip(path, len(backup) // 2)
-    assert detector.inspect(image)[0].left_out == ("product-1",)
+    assert detector.inspect(image).left_out == ("product-1",)
     path.write_bytes(backup)
-    assert (detector.inspect(image)[0].task, detector.inspect(image)[0].left_out) == ("product-1", ())
+    assert (detector.inspect(image).task, detector.inspect(image).left_out) == ("product-1", ())
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
@@ -114,7 +114,7 @@ def test_scores_that_are_no_distances_never_mean_normal(value: float) -> None:
     files = {file: dict(store.arrays(record, file)) for file in record.files}
     files["bank"]["scores"] = np.full_like(files["bank"]["scores"], value)
     store.put("product-0", files, record.manifest, action="learn")
-    result = detector.inspect(spoil(product(0, 1, seed=9)[0]))[0]
+    result = detector.inspect(spoil(product(0, 1, seed=9)[0]))
     assert result.left_out == ("product-0",)
     assert result.verdict != "normal"
 
@@ -126,7 +126,7 @@ def test_a_prototype_of_another_size_is_left_out_also_after_looking() -> None:
     files["prototype"]["prototype"] = files["prototype"]["prototype"][:3]
     store.put("product-0", files, record.manifest, action="learn")
     assert detector.damaged() == {}  # that needs the encoder, and is found when an image comes
-    result = detector.inspect(product(1, 1, seed=9)[0])[0]
+    result = detector.inspect(product(1, 1, seed=9)[0])
     assert (result.task, result.left_out) == ("product-1", ("product-0",))
     assert list(detector.damaged()) == ["product-0"]
 
@@ -153,15 +153,15 @@ def test_a_threshold_that_nothing_reaches_is_not_ready() -> None:
     odd = [product(0, 1)[0], np.zeros((70, 70, 3), np.uint8), np.full((70, 70, 3), 255, np.uint8)]
     learned = detector.learn("x", odd)
     noise = np.random.default_rng(0).integers(0, 255, (70, 70, 3), np.uint8)
-    result = detector.inspect(noise, false_alarms=0.001)[0]
+    result = detector.inspect(noise, false_alarms=0.001)
     assert result.threshold > result.score
     assert result.verdict == "not ready"
     assert not result.anomalous
     assert "teach it more normal images" in result.reason
-    assert bool(learned.not_ready) == (detector.inspect(noise)[0].verdict == "not ready")
+    assert bool(learned.not_ready) == (detector.inspect(noise).verdict == "not ready")
     good = tiny()
     assert good.learn("x", product(0, 30)).not_ready == ""
-    assert good.inspect(noise)[0].verdict == "anomalous"
+    assert good.inspect(noise).verdict == "anomalous"
 
 
 def test_those_who_update_one_task_take_turns(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_training_image_that_was_replaced_is_not_shown(tmp_path: Path, monkeyp
     detector.learn("x", Path("photos"))
     (tmp_path / "b").mkdir()
     monkeypatch.chdir(tmp_path / "b")
-    result = detector.inspect(spoil(product(0, 1, seed=3)[0]))[0]
+    result = detector.inspect(spoil(product(0, 1, seed=3)[0]))
     assert Path(result.worst.like_image).is_absolute()
     assert nearest_normal(result) is not None
     Image.fromarray(product(1, 1)[0]).save(result.worst.like_image)
@@ -206,7 +206,7 @@ def test_a_training_image_that_was_replaced_is_not_shown(tmp_path: Path, monkeyp
 def test_small_promises(tmp_path: Path) -> None:
     import copy
 
-    result = taught_three_products().inspect(product(0, 1)[0])[0]
+    result = taught_three_products().inspect(product(0, 1)[0])
     assert result == copy.deepcopy(result)
     untaught = tiny(tmp_path / "store")
     with pytest.raises(InputError, match="nothing has been taught"):

@@ -22,7 +22,7 @@ from dinosaur_ad.images.notebook import odds
 
 NAMES = {
     "Dinosaur", "Inspection", "Learned", "Rejected", "WorstPatch", "InputError", "StoreError", "EncoderError",
-    "DinosaurError", "PRESETS", "Preset", "overlay", "from_bgr", "to_pandas", "load_encoder", "__version__",
+    "EncoderOptions", "DinosaurError", "PRESETS", "Preset", "overlay", "from_bgr", "to_pandas", "load_encoder", "__version__",
 }  # fmt: skip
 
 

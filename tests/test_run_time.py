@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from detector_helpers import TINY, product, spoil
+from detector_helpers import TINY, grouped, product, spoil
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import EncoderError, InputError, StoreError
 from dinosaur_ad.images.batches import ahead, prepared_groups
@@ -22,7 +22,7 @@ from dinosaur_ad.store import MemoryStore, Store
 
 def tiny(store: Path | None = None, **options: Any) -> Dinosaur:
     named = {} if store is not None and (store / "store.json").exists() else {"encoder": "tiny-dinov2", "preset": TINY}
-    return Dinosaur(store, **named, **options)
+    return Dinosaur(store, **named, **grouped(options))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_fallback_reaches_the_result_and_the_manifest(
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     detector = tiny(tmp_path / "store", provider="tensorrt", precision="float16")
     detector.learn("plate", product(0, 20))
-    document = detector.inspect(product(0, 1)[0])[0].to_json()
+    document = detector.inspect(product(0, 1)[0]).to_json()
     assert (document["provider"], document["precision"]) == ("onnx-cpu", "float32")
     assert document["fallback"].startswith("tensorrt cannot run in float16 here")
     assert detector.info()["fallback"] == document["fallback"]
@@ -190,8 +190,8 @@ def test_a_store_is_used_with_an_export(taught: Path, tmp_path: Path) -> None:
 
     export(tmp_path / "out", store=taught, progress=lambda _: None)
     image = spoil(product(0, 1, seed=3)[0])
-    (exported,) = tiny(taught, export=tmp_path / "out").inspect(image)
-    (usual,) = tiny(taught).inspect(image)
+    exported = tiny(taught, export=tmp_path / "out").inspect(image)
+    usual = tiny(taught).inspect(image)
     assert exported.score == pytest.approx(usual.score, rel=1e-4)
     with pytest.raises(EncoderError, match="An export holds its own weights and precision"):
         tiny(taught, export=tmp_path / "out", precision="int8").inspect(image)

@@ -20,24 +20,26 @@ from typing import assert_type
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from dinosaur_ad import (
-    PRESETS, Dinosaur, DinosaurError, EncoderError, InputError, Inspection, Learned, Preset, Rejected, StoreError,
-    WorstPatch, __version__, from_bgr, load_encoder, overlay, to_pandas,
+    PRESETS, Dinosaur, DinosaurError, EncoderError, EncoderOptions, InputError, Inspection, Learned, Preset, Rejected,
+    StoreError, WorstPatch, __version__, from_bgr, load_encoder, overlay, to_pandas,
 )
 
 version: str = __version__
 preset: Preset = PRESETS["default"]
-detector = Dinosaur("line-3", preset=preset)
+detector = Dinosaur("line-3", preset=preset, options=EncoderOptions(threads=2))
 learned: Learned = detector.learn("screw", "photos/screw")
 rejected: tuple[Rejected, ...] = learned.rejected
 assert_type(len(detector), int)
 assert_type("screw" in detector, bool)
 
 frame: NDArray[np.uint8] = from_bgr(np.zeros((480, 640, 3), np.uint8))
-results = detector.inspect(frame)
+results = detector.inspect([frame, "photos/one.png"])
 assert_type(results, list[Inspection])
-result = results[0]
+assert_type(detector.inspect(Image.fromarray(frame)), Inspection)
+result: Inspection = detector.inspect(frame)
 worst: WorstPatch = result.worst
 assert_type(worst.box, tuple[int, int, int, int])
 assert_type(result.mask((480, 640)), NDArray[np.bool_])
@@ -58,12 +60,13 @@ except (InputError, StoreError, EncoderError) as error:
 # Each of these lines is a mistake, and says which.
 WRONG = """
 import dinosaur_ad
-from dinosaur_ad import Dinosaur, from_bgr
+from dinosaur_ad import Dinosaur, EncoderOptions, from_bgr
 
 dinosaur_ad.Dinosaurr  # attr-defined
 detector = Dinosaur(stroe="line-3")  # call-arg
-detector.inspect("photos")[0].mask(480)  # arg-type
-detector.inspect("photos")[0].verdct  # attr-defined
+EncoderOptions(thread=2)  # call-arg
+detector.inspect(["photos"])[0].mask(480)  # arg-type
+detector.inspect(["photos"])[0].verdct  # attr-defined
 from_bgr("part.png")  # arg-type
 for task in detector:  # attr-defined
     pass

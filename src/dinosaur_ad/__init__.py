@@ -17,6 +17,7 @@ __all__ = [
     "Dinosaur",
     "DinosaurError",
     "EncoderError",
+    "EncoderOptions",
     "InputError",
     "Inspection",
     "Learned",
@@ -34,6 +35,7 @@ __all__ = [
 if TYPE_CHECKING:
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.encoders import load_encoder
+    from dinosaur_ad.encoders.options import EncoderOptions
     from dinosaur_ad.errors import DinosaurError, EncoderError, InputError, StoreError
     from dinosaur_ad.images.drawing import overlay
     from dinosaur_ad.images.from_arrays import from_bgr
@@ -44,6 +46,7 @@ _HOME = {
     "Dinosaur": "detector",
     "DinosaurError": "errors",
     "EncoderError": "errors",
+    "EncoderOptions": "encoders.options",
     "InputError": "errors",
     "StoreError": "errors",
     "Inspection": "inspection",

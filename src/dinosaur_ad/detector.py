@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank import Bank, Draft, check_task
@@ -29,9 +31,10 @@ from dinosaur_ad.bank.verdict import NOT_READY, alarm_threshold, check_rate, jud
 from dinosaur_ad.core.calibration import p_values
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
+from dinosaur_ad.encoders.options import EncoderOptions
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
 from dinosaur_ad.images.batches import Group, Seen, prepared_groups
-from dinosaur_ad.images.stream import Images, batched, stream_images, timed
+from dinosaur_ad.images.stream import Images, OneImage, batched, is_single, stream_images, timed
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
 from dinosaur_ad.presets import Preset, get_preset
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
@@ -50,9 +53,9 @@ class Dinosaur:
     """A training-free continual anomaly detector.
 
     With ``store`` (a folder, made by the first learn) everything taught is kept there at once; without it, in
-    memory until :meth:`save`. A store remembers its encoder and preset, so both need to be named only once. What runs
-    the encoder (``provider``, ``precision`` and the like, see :func:`~dinosaur_ad.encoders.load_encoder`) is free: a
-    store taught with one can be used with another.
+    memory until :meth:`save`. A store remembers its encoder and preset, so both need to be named only once. How the
+    encoder runs (``options``: provider, precision, threads and so on) is not stored: a store taught on one provider can
+    be used on another.
 
     ``bank_precision`` (float32, float16 or int8) is how tasks taught from now on are kept, and ``budget`` (bytes, or
     words like "2MB") the most that each of them may take; ``store_budget`` is the most that all tasks together may
@@ -64,8 +67,10 @@ class Dinosaur:
     >>> tiny = Dinosaur(encoder="tiny-dinov2", preset=replace(DEFAULT, layers=(0, 1), size=70))
     >>> tiny.learn("noise", list(images)).members
     12
-    >>> tiny.inspect(images[0])[0].task
+    >>> tiny.inspect(images[0]).task
     'noise'
+    >>> len(tiny.inspect(images[:3]))
+    3
     """
 
     def __init__(
@@ -73,14 +78,8 @@ class Dinosaur:
         store: str | Path | None = None,
         *,
         encoder: str | Encoder | None = None,
+        options: EncoderOptions | None = None,
         preset: str | Preset | None = None,
-        backend: str = "onnx",
-        threads: int | None = None,
-        weights: str | Path | None = None,
-        provider: str | None = None,
-        precision: str | None = None,
-        strict: bool = False,
-        export: str | Path | None = None,
         seed: int = 0,
         cache_bytes: int = 2**30,
         bank_precision: str | None = None,
@@ -104,19 +103,11 @@ class Dinosaur:
                 f"'{asked_name}'; leave the encoder out, or start a new store."
             )
         self._encoder_name = asked_name or stored_name or DEFAULT_ENCODER
-        self._encoder_options = {
-            "backend": backend,
-            "threads": threads,
-            "weights": weights,
-            "provider": provider,
-            "precision": precision,
-            "strict": strict,
-            "export": export,
-        }
+        self._options = options or EncoderOptions()
         self._features = ImageFeatures(self.preset, self._load_encoder)
         self._foreign_scores: dict[str, Floats] = {}
         self.seed = int(header.get("seed", seed))
-        self._banks = Banks(self.preset, cache_bytes, threads=threads)
+        self._banks = Banks(self.preset, cache_bytes, threads=self._options.threads)
         self._bank_precision = check_precision(bank_precision)
         self._budgets = Budgets(budget, store_budget)
         self.waiting: Callable[[str], None] | None = None
@@ -133,8 +124,8 @@ class Dinosaur:
     def _load_encoder(self) -> Encoder:
         if self._given is not None:
             return self._given
-        options, preset = self._encoder_options, self.preset
-        return self._checked(load_encoder(self._encoder_name, layers=preset.layers, size=preset.size, **options))  # type: ignore[arg-type]
+        preset, options = self.preset, asdict(self._options)
+        return self._checked(load_encoder(self._encoder_name, layers=preset.layers, size=preset.size, **options))
 
     def _checked(self, encoder: Encoder) -> Encoder:
         """Refuse an encoder whose tokens would not fit the store's banks, whatever its name says."""
@@ -384,19 +375,39 @@ class Dinosaur:
 
     # --- inspecting ---
 
+    @overload
+    def inspect(
+        self, images: Image.Image, *, task: str | None = None, false_alarms: float | None = None
+    ) -> Inspection: ...
+
+    @overload
+    def inspect(
+        self, images: str | Path | NDArray[Any], *, task: str | None = None, false_alarms: float | None = None
+    ) -> Any: ...
+
+    @overload
+    def inspect(
+        self, images: Iterable[OneImage], *, task: str | None = None, false_alarms: float | None = None
+    ) -> list[Inspection]: ...
+
     def inspect(
         self, images: Images, *, task: str | None = None, false_alarms: float | None = None
-    ) -> list[Inspection]:
-        """Inspect images of any task taught so far; an unreadable one raises (see :meth:`stream` to go on).
+    ) -> Inspection | list[Inspection]:
+        """Inspect images of any task taught so far: one :class:`Inspection` for one image, a list for several.
 
-        ``task`` skips the routing. ``false_alarms`` is the share of normal images that may be called anomalous.
+        One image is the path of a file, an array ``(H, W)`` or ``(H, W, C)``, or a PIL image. Several are a folder, a
+        glob, a list or any other iterable, even of one image, or an array ``(N, H, W, C)``. For a type checker, which
+        cannot tell a file from a folder or the shapes of arrays apart, the result of a path and of an array is ``Any``.
+
+        An unreadable image raises; :meth:`stream` continues with the others. With ``task`` only that task's bank is
+        used, without routing. ``false_alarms`` is the share of normal images that may be called anomalous.
         """
         results = []
         for result in self.stream(images, task=task, false_alarms=false_alarms):
             if isinstance(result, Rejected):
                 raise InputError(result.reason)
             results.append(result)
-        return results
+        return results[0] if is_single(images) else results
 
     def stream(
         self, images: Images, *, task: str | None = None, false_alarms: float | None = None
@@ -515,9 +526,11 @@ class Dinosaur:
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Dinosaur:
-        """Open an existing store; changes go to it at once."""
-        Store.open(path)
-        return cls(path, **options)
+        """Open an existing store, with the options of the constructor; changes are written to it at once."""
+        detector = cls(path, **options)
+        if detector._store is None:
+            Store.open(path)  # raises an error that says what is wrong
+        return detector
 
 
 def _settings(header: Mapping[str, Any]) -> tuple[Any, ...]:

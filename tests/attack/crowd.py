@@ -13,7 +13,7 @@ from typing import Any
 
 from attack.crowd_states import Known, values
 from attack.jobs import pixels
-from dinosaur_ad import Dinosaur
+from dinosaur_ad import Dinosaur, EncoderOptions
 from dinosaur_ad.errors import DinosaurError, InputError
 
 READERS = 4
@@ -37,7 +37,7 @@ class Member:
 
     def open(self) -> Dinosaur:
         """The store, as any process opens it."""
-        return Dinosaur(self.store, threads=1)
+        return Dinosaur(self.store, options=EncoderOptions(threads=1))
 
     # --- reading ---
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from attack.jobs import ENCODER, PRESET, pixels, save
 from detector_helpers import product
-from dinosaur_ad import Dinosaur
+from dinosaur_ad import Dinosaur, EncoderOptions
 
 VALUES = ("score", "threshold", "p_value", "normal_level")
 """What must come from one version."""
@@ -26,7 +26,7 @@ def prepare(root: str, place: str) -> Known:
     save(here / "e", product(4, 12, seed=1))
     for seed, name in ((2, "x"), (3, "y")):
         save(here / name, product(4, 5, seed=seed))
-    first = Dinosaur(store, encoder=ENCODER, preset=PRESET, threads=1)
+    first = Dinosaur(store, encoder=ENCODER, preset=PRESET, options=EncoderOptions(threads=1))
     for name in "abc":
         first.learn(name, images / name)
     first.learn("e", here / "e")

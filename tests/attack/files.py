@@ -84,9 +84,9 @@ def independent(store: str, files: Sequence[str]) -> dict[str, Any]:
     import numpy as np
     from PIL import Image
 
-    from dinosaur_ad import Dinosaur
+    from dinosaur_ad import Dinosaur, EncoderOptions
 
-    detector = Dinosaur(store, threads=1)
+    detector = Dinosaur(store, options=EncoderOptions(threads=1))
     told: dict[str, Any] = {}
     for file in files:
         try:
@@ -98,7 +98,7 @@ def independent(store: str, files: Sequence[str]) -> dict[str, Any]:
         except Exception as error:  # Pillow's plugins raise nearly anything on a damaged file
             told[Path(file).name] = f"not an image ({type(error).__name__})"
             continue
-        told[Path(file).name] = None if pixels is None else detector.inspect(pixels)[0].score
+        told[Path(file).name] = None if pixels is None else detector.inspect(pixels).score
     return told
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from attack.compare import opinions_problem
 from attack.flips import flip_bit
 from attack.jobs import contents, opinion, pixels
-from dinosaur_ad import Dinosaur
+from dinosaur_ad import Dinosaur, EncoderOptions
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.errors import DinosaurError
 
@@ -91,7 +91,7 @@ def _copy(source: Path, target: Path) -> Path:
 def judge(root: str, place: str, flips: Sequence[Mapping[str, Any]], journal: str) -> int:
     """Judge flips one after the other; each is written down at once, so that it is known which one ended the child."""
     base = Path(root)
-    judge = Judge(base, Dinosaur(base / "store", threads=1).encoder)
+    judge = Judge(base, Dinosaur(base / "store", options=EncoderOptions(threads=1)).encoder)
     with Path(journal).open("a", encoding="utf-8") as file:
         for flip in flips:
             problem = judge.judge(flip, Path(place))

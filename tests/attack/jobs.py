@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from detector_helpers import product, spoil
-from dinosaur_ad import Dinosaur
+from dinosaur_ad import Dinosaur, EncoderOptions
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.presets import DEFAULT
@@ -58,11 +58,11 @@ def prepare(root: str) -> str:
         normal = product(kind, 1, seed=3)[0]
         save(base / "fixed", [normal, spoil(normal)], stem=f"{name}-")
     store, images = base / "store", base / "images"
-    options: dict[str, Any] = {"encoder": ENCODER, "preset": PRESET, "threads": 1}
+    options: dict[str, Any] = {"encoder": ENCODER, "preset": PRESET, "options": EncoderOptions(threads=1)}
     plain = Dinosaur(store, **options)
     plain.learn("a", images / "a")
-    Dinosaur(store, bank_precision="int8", threads=1).learn("b", images / "b")
-    Dinosaur(store, budget="5KB", threads=1).learn("c", images / "c")
+    Dinosaur(store, bank_precision="int8", options=EncoderOptions(threads=1)).learn("b", images / "b")
+    Dinosaur(store, budget="5KB", options=EncoderOptions(threads=1)).learn("c", images / "c")
     plain.learn("gone", images / "c")
     plain.forget("gone")
     plain.update("a", base / "more" / "a")
@@ -96,7 +96,7 @@ def portrait(store: str, fixed: str, names: Sequence[str], encoder: Encoder | No
     The store is not changed: undo is tried on a copy.
     """
     path = Path(store)
-    detector = Dinosaur(path, encoder=encoder, threads=1)
+    detector = Dinosaur(path, encoder=encoder, options=EncoderOptions(threads=1))
     images = pixels(Path(fixed))
     said: dict[str, Any] = {"tasks": {record.name: contents(record) for record in detector.tasks()}}
     said["routed"] = [opinion(each) for each in detector.inspect(images)]
@@ -133,7 +133,7 @@ def _undone(store: Path, name: str) -> list[Any]:
 
 def aftermath(store: str, fixed: str, names: Sequence[str], images: str) -> dict[str, Any]:
     """What a store holds after something went wrong; then the next write and a check of every byte must work."""
-    encoder = Dinosaur(store, threads=1).encoder
+    encoder = Dinosaur(store, options=EncoderOptions(threads=1)).encoder
     said = portrait(store, fixed, names, encoder)
     detector = Dinosaur(store, encoder=encoder)
     detector.learn("next", images)

@@ -157,7 +157,7 @@ def test_a_preset_may_keep_all_its_tasks_as_int8(tmp_path: Path) -> None:
     reopened = Dinosaur(tmp_path / "store")
     assert reopened.preset.precision == "int8"
     assert reopened.store.arrays("x", "bank")["codes"].dtype == np.int8
-    assert reopened.inspect(spoil(product(0, 1)[0]))[0].anomalous
+    assert reopened.inspect(spoil(product(0, 1)[0])).anomalous
 
 
 def test_a_bank_that_shrinks_to_a_rung_is_still_calibrated() -> None:

@@ -36,7 +36,7 @@ def test_a_store_of_before_budgets_is_inspected_and_updated(tmp_path: Path) -> N
     old.put("x", files, known, action="learn")
     reopened = Dinosaur(tmp_path / "old")
     defect = spoil(product(0, 1)[0])
-    assert reopened.inspect(defect)[0].score == taught.inspect(defect)[0].score
+    assert reopened.inspect(defect).score == taught.inspect(defect).score
     assert reopened.update("x", product(0, 5, seed=3)).members == 20
     assert Preset.from_json(reopened.store.header["preset"]) == ROOMY
 
@@ -85,9 +85,9 @@ def test_a_damaged_bank_is_refused_and_the_store_stays(
         ) as raised:
             ask()
         assert str(raised.value).count(". ") == 0
-    assert taught.inspect(product(1, 1)[0], task="y")[0].task == "y"
+    assert taught.inspect(product(1, 1)[0], task="y").task == "y"
     assert taught.undo("x") == "learn"
-    assert taught.inspect(product(0, 1)[0], task="x")[0].task == "x"
+    assert taught.inspect(product(0, 1)[0], task="x").task == "x"
 
 
 @pytest.mark.parametrize("precision", ["float16", "float32"])

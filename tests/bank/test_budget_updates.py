@@ -67,7 +67,7 @@ def test_an_update_with_a_smaller_budget_cuts_to_a_form_that_was_calibrated(tmp_
     after = limited.store.arrays("x", "bank")["scores"][:IMAGES]
     assert (after <= scores[rung]).all()  # images that came later can only bring the members closer
     assert float(np.median(after / scores[rung])) > 0.9
-    assert limited.inspect(spoil(product(0, 1)[0]))[0].anomalous
+    assert limited.inspect(spoil(product(0, 1)[0])).anomalous
 
 
 def test_channels_give_way_when_more_images_ask_for_more_members() -> None:

@@ -22,7 +22,7 @@ REASON = "the task 'screw' has a threshold that is no number; learn it anew"
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch, store: Path, normals: Path) -> Any:
     """Make ``inspect`` answer with one result for each word."""
-    (real,) = Dinosaur(store).inspect(normals / "001.png")
+    real = Dinosaur(store).inspect(normals / "001.png")
 
     def of(word: str, number: int) -> Inspection | Rejected:
         path = f"{number}.png"

@@ -23,12 +23,12 @@ WAIT = 12
 INSPECT = """
 import sys, time
 import numpy as np
-from dinosaur_ad import Dinosaur, PRESETS
+from dinosaur_ad import Dinosaur, EncoderOptions, PRESETS
 from dataclasses import replace
 
 preset = replace(PRESETS["default"], size=28, layers=(0,))
 images = list(np.random.default_rng(0).integers(0, 256, (24, 40, 40, 3), dtype=np.uint8))
-detector = Dinosaur(sys.argv[2], encoder="tiny-dinov2", preset=preset, provider=sys.argv[1])
+detector = Dinosaur(sys.argv[2], encoder="tiny-dinov2", preset=preset, options=EncoderOptions(provider=sys.argv[1]))
 detector.learn("plate", images)
 print(detector.inspect(images[:1])[0].provider)
 time.sleep(float(sys.argv[3]))

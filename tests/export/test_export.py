@@ -13,7 +13,7 @@ import pytest
 from export_helpers import TESTS, taught, write_images
 
 import dinosaur_ad.export.exporting as export_module
-from dinosaur_ad import Dinosaur, load_encoder
+from dinosaur_ad import Dinosaur, EncoderOptions, load_encoder
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.backends import exported_runs
 from dinosaur_ad.encoders.backends.exported import open_exported, read_manifest
@@ -63,7 +63,7 @@ def test_an_export_runs_as_the_encoder_of_its_store(tmp_path: Path, store: Path,
     need(kind, precision)
     exported = export(tmp_path / "out", kind=kind, precision=precision, store=store)
     assert hidden(tmp_path) == []
-    plain, other = Dinosaur.load(store), Dinosaur.load(store, export=exported.folder)
+    plain, other = Dinosaur.load(store), Dinosaur.load(store, options=EncoderOptions(export=exported.folder))
     assert other.info()["precision"] == precision
     assert other.info()["backend"] == ("openvino" if kind == "openvino" else "onnx")
     assert other.encoder.fingerprint == plain.encoder.fingerprint
@@ -99,7 +99,7 @@ def test_a_bank_in_the_graph_survives_format_and_precision(
     need(kind, precision)
     exported = export(tmp_path / "out", kind=kind, precision=precision, store=store, with_bank=True)
     encoder = open_exported(exported.folder)
-    detector = Dinosaur.load(store, export=exported.folder)
+    detector = Dinosaur.load(store, options=EncoderOptions(export=exported.folder))
     expected = detector.inspect(TESTS, task="plate")
     scored = encoder.score(prepare(TESTS, 70))
     # The same tokens, scored here by the graph and there by the detector.

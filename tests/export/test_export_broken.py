@@ -12,7 +12,7 @@ import onnx
 import pytest
 from export_helpers import taught
 
-from dinosaur_ad import Dinosaur
+from dinosaur_ad import Dinosaur, EncoderOptions
 from dinosaur_ad.encoders.backends.exported import Manifest, open_exported, read_manifest, write_manifest
 from dinosaur_ad.encoders.providers import why_not
 from dinosaur_ad.errors import EncoderError
@@ -169,7 +169,7 @@ def test_a_store_stays_as_it_is_when_its_export_is_broken(folder: Path, tmp_path
     store = tmp_path / "store"
     before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
     with pytest.raises(EncoderError, match="damaged"):
-        Dinosaur.load(store, export=folder).learn("nut", np.zeros((3, 70, 70, 3), np.uint8))
+        Dinosaur.load(store, options=EncoderOptions(export=folder)).learn("nut", np.zeros((3, 70, 70, 3), np.uint8))
     assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
 
 

@@ -87,7 +87,7 @@ def test_a_stack_is_as_many_images_as_it_holds(taught: Dinosaur, channels: int) 
     results = taught.inspect(stack)
     assert [each.path for each in results] == [f"image-{n:06d}" for n in range(5)]
     np.testing.assert_allclose(
-        [each.score for each in results], [taught.inspect(image)[0].score for image in stack], rtol=1e-4
+        [each.score for each in results], [taught.inspect(image).score for image in stack], rtol=1e-4
     )
 
 

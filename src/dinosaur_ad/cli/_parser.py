@@ -182,5 +182,6 @@ def encoder_options(arguments: argparse.Namespace) -> dict[str, Any]:
 def open_store(arguments: argparse.Namespace, **options: Any) -> Dinosaur:
     """The detector of a store that is there."""
     from dinosaur_ad.detector import Dinosaur
+    from dinosaur_ad.encoders.options import EncoderOptions
 
-    return Dinosaur.load(arguments.store, **options)
+    return Dinosaur.load(arguments.store, options=EncoderOptions(**options))

@@ -141,9 +141,12 @@ def _encodes(store: Path | None, options: Mapping[str, Any]) -> dict[str, Any]:
     import numpy as np
 
     from dinosaur_ad.detector import Dinosaur
+    from dinosaur_ad.encoders.options import EncoderOptions
 
     started = time.perf_counter()
-    encoder = Dinosaur(store, **options).encoder  # refuses weights that the store was not made with
+    encoder = Dinosaur(
+        store, options=EncoderOptions(**options)
+    ).encoder  # refuses weights that the store was not made with
     loaded = time.perf_counter()
     tokens = encoder.encode([np.random.default_rng(0).integers(0, 256, (encoder.size, encoder.size, 3), np.uint8)])
     done = time.perf_counter()

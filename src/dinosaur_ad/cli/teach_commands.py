@@ -83,6 +83,7 @@ def add_parser(verbs: Subparsers) -> None:
 def learn(arguments: argparse.Namespace) -> int:
     """Teach a new task."""
     from dinosaur_ad.detector import Dinosaur
+    from dinosaur_ad.encoders.options import EncoderOptions
 
     detector = Dinosaur(
         arguments.store,
@@ -92,7 +93,7 @@ def learn(arguments: argparse.Namespace) -> int:
         budget=arguments.budget,
         store_budget=arguments.store_budget,
         bank_precision=arguments.bank_precision,
-        **encoder_options(arguments),
+        options=EncoderOptions(**encoder_options(arguments)),
     )
     if arguments.seed not in (None, detector.seed):
         raise StoreError(

@@ -25,6 +25,7 @@ from dinosaur_ad import __version__
 from dinosaur_ad.cluster.connection import connected, first_line, machines, refuse_other_version, worker_environment
 from dinosaur_ad.cluster.listing import as_file, is_address
 from dinosaur_ad.detector import INSPECT_AT_ONCE, Dinosaur
+from dinosaur_ad.encoders.options import EncoderOptions
 from dinosaur_ad.errors import DinosaurError, InputError
 from dinosaur_ad.images.finding import Found
 from dinosaur_ad.images.stream import batched
@@ -63,7 +64,7 @@ class Fleet:
         self._address = address
         self._threads = threads or 1
         place = None if weights is None else str(Path(weights).absolute())
-        self._options = {"weights": place, "backend": backend, "threads": self._threads}
+        self._options = EncoderOptions(weights=place, backend=backend, threads=self._threads)
         self._info: dict[str, Any] = {}
 
     @property
@@ -209,7 +210,7 @@ class _Question:
     """What every worker is told."""
 
     cargo: _Cargo
-    options: Mapping[str, Any]
+    options: EncoderOptions
     task: str | None
     false_alarms: float | None
     version: str
@@ -242,7 +243,7 @@ class _Inspector:
             import ray
 
             refuse_other_version(self._question.version)
-            self._detector = Dinosaur.load(self._question.cargo.unpack(ray), **self._question.options)
+            self._detector = Dinosaur.load(self._question.cargo.unpack(ray), options=self._question.options)
         results: list[Inspection | Rejected] = []
         with ThreadPoolExecutor(_READERS, thread_name_prefix="fetch-image") as pool:
             # The same groups as in Dinosaur.stream, so that the encoder gets the same batches and gives the same bits.

@@ -60,6 +60,12 @@ def _expand(argument: str | Path, strict: bool) -> list[Path]:
     return found
 
 
+def is_single_file(argument: str | Path) -> bool:
+    """Whether a path means one file: it is no folder and, unless a file has just this name, no glob."""
+    path = Path(argument)
+    return not _is_folder(path) and (_is_there(path) or not glob.has_magic(str(argument)))
+
+
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()

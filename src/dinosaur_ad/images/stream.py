@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.finding import Found, find_images
+from dinosaur_ad.images.finding import Found, find_images, is_single_file
 from dinosaur_ad.images.from_arrays import EXPECTED, described, images_in, pixels_of
 from dinosaur_ad.images.image_files import Pixels
 from dinosaur_ad.images.prefetching import THREADS, SizedImage, SizedImages, Source, WholeImages, read_ahead
@@ -80,6 +80,17 @@ def stream_images(images: Images) -> tuple[int | None, ImageStream]:
         items = chain([first], islice(rest, None if total is None else total - 1))
         return total, ImageStream(_arriving(items), live=total is None)
     raise _none()
+
+
+def is_single(images: Images) -> bool:
+    """Whether ``images`` is one image: a path that is no folder and no glob, an array (H, W) or (H, W, C), a PIL image.
+
+    >>> is_single("part.png"), is_single("photos/*.png"), is_single(np.zeros((16, 16, 3))), is_single(["part.png"])
+    (True, False, True, False)
+    """
+    if isinstance(images, str | os.PathLike):
+        return is_single_file(_path(images))
+    return isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim in (2, 3))
 
 
 def _iterator(images: object) -> Iterator[object]:

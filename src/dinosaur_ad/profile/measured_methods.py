@@ -19,6 +19,8 @@ from dinosaur_ad.profile.stages import StageCache, encoder_flops, upsampled, wit
 
 if TYPE_CHECKING:
     from dinosaur_ad.detector import Dinosaur
+    from dinosaur_ad.encoders.options import EncoderOptions
+    from dinosaur_ad.inspection import Inspection
     from dinosaur_ad.methods.contract import Photo
 
 Say = Callable[[str], None]
@@ -83,8 +85,10 @@ class DetectorSubject:
         self._job, self._say = job, say
         self._detector: Dinosaur | None = None
 
-    def _options(self) -> dict[str, Any]:
-        return dict(self._job.options or {})
+    def _options(self) -> EncoderOptions:
+        from dinosaur_ad.encoders.options import EncoderOptions
+
+        return EncoderOptions(**self._job.options or {})
 
     def learn(self, images: Sequence[Path]) -> dict[str, Any]:
         """Into a new store; with the encoder loaded and warm before the clock starts."""
@@ -99,7 +103,7 @@ class DetectorSubject:
             encoder=self._job.encoder,
             preset=preset,
             seed=self._job.seed,
-            **self._options(),
+            options=self._options(),
         )
         blank = np.zeros((detector.encoder.batch_size, detector.encoder.size, detector.encoder.size, 3), np.uint8)
         detector.encoder.encode(blank)
@@ -122,7 +126,7 @@ class DetectorSubject:
         """The store, and its encoder."""
         from dinosaur_ad.detector import Dinosaur
 
-        self._detector = Dinosaur.load(self._job.store or Path(self._job.folder, "store"), **self._options())
+        self._detector = Dinosaur.load(self._job.store or Path(self._job.folder, "store"), options=self._options())
         _ = self._detector.encoder
 
     @property
@@ -134,7 +138,7 @@ class DetectorSubject:
     def inspect(self, image: Path, height: int, width: int) -> dict[str, float]:
         """The detector names its stages itself; the map is brought to the size of the image as an overlay would."""
         started = time.perf_counter()
-        (inspection,) = self.detector.inspect(image)
+        inspection: Inspection = self.detector.inspect(image)
         inspected = time.perf_counter()
         upsampled(inspection.map, height, width)
         ended = time.perf_counter()
