@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 import dinosaur_ad
@@ -22,7 +25,8 @@ from dinosaur_ad.images.notebook import odds
 
 NAMES = {
     "Dinosaur", "Inspection", "Learned", "Rejected", "WorstPatch", "InputError", "StoreError", "EncoderError",
-    "EncoderOptions", "DinosaurError", "PRESETS", "Preset", "overlay", "from_bgr", "to_pandas", "load_encoder", "__version__",
+    "EncoderOptions", "DinosaurError", "PRESETS", "Preset", "Region", "overlay", "from_bgr", "to_pandas",
+    "load_encoder", "__version__",
 }  # fmt: skip
 
 
@@ -213,6 +217,68 @@ def test_p_in_plain_words(p_value: float, words: str) -> None:
         assert odds(unknown).endswith("is not known")
 
 
+# --- regions ---
+
+
+def test_only_an_anomalous_image_has_regions(results: list[Inspection]) -> None:
+    good, bad = results
+    assert good.regions == ()
+    assert bad.regions
+    assert replace(bad, verdict="not ready").regions == ()
+    assert replace(bad, verdict="normal").regions == ()
+    x, y = bad.regions[0].peak_at
+    left, top, right, bottom = bad.worst.box
+    assert left <= x < right
+    assert top <= y < bottom
+    assert bad.regions[0].peak == bad.map.max()
+
+
+def test_regions_are_in_the_document(results: list[Inspection]) -> None:
+    document = json.loads(json.dumps(results[1].to_dict()))
+    assert document["image_size"] == [70, 70]
+    assert len(document["regions"]) == len(results[1].regions)
+    first = document["regions"][0]
+    assert [tuple(point) for point in first["contour"]] == list(results[1].regions[0].contour)
+    assert set(first) == {"contour", "box", "area", "peak", "peak_at"}
+    assert json.loads(json.dumps(results[0].to_dict()))["regions"] == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_regions_cover_what_is_above_the_threshold(results: list[Inspection], data: st.DataObject) -> None:
+    rows, columns = data.draw(st.tuples(st.integers(1, 7), st.integers(1, 7)))
+    height, width = data.draw(st.tuples(st.integers(16, 90), st.integers(16, 90)))
+    values = data.draw(st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.9, float("nan")]), min_size=49, max_size=49))
+    map_HW = np.float32(values[: rows * columns]).reshape(rows, columns)
+    seen = replace(results[1], map=map_HW, threshold=0.4, verdict="anomalous", image_size=(height, width))
+    peaks = [np.inf if np.isnan(region.peak) else region.peak for region in seen.regions]
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(peaks) >= 1
+    assert np.isnan(map_HW).any() == np.isinf(peaks[0]) or peaks[0] == map_HW.max()
+    masks = [seen._filled(region) for region in seen.regions]
+    union = np.logical_or.reduce(masks)
+    assert union.sum() == sum(region.area for region in seen.regions)  # no two overlap
+    above = ~(map_HW <= 0.4)
+    for row, column in np.ndindex(rows, columns):
+        left, top, right, bottom = seen._cell_box(row, column)
+        expected = above[row, column] or (not above.any() and (row, column) == divmod(int(map_HW.argmax()), columns))
+        assert union[top:bottom, left:right].all() if expected else not union[top:bottom, left:right].any()
+    for region, mask in zip(seen.regions, masks, strict=True):
+        ys, xs = np.nonzero(mask)
+        assert region.box == (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1)
+        assert region.box == (
+            *map(min, zip(*region.contour, strict=True)),
+            *map(max, zip(*region.contour, strict=True)),
+        )
+
+
+def test_a_threshold_at_the_peak_still_gives_a_region(results: list[Inspection]) -> None:
+    """The score is a mean, which may be rounded to slightly more than the largest distance."""
+    bad = results[1]
+    (only,) = replace(bad, threshold=float(bad.map.max())).regions
+    assert only.box == bad.worst.box
+
+
 # --- for other packages ---
 
 
@@ -239,22 +305,27 @@ def test_without_the_packages_a_sentence_says_so(results: list[Inspection], monk
         results[0].to_supervision()
 
 
-def test_the_worst_patch_as_detections(results: list[Inspection], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regions_as_detections(results: list[Inspection], monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the constructor of supervision alone where the package is not installed."""
     try:
         import supervision  # noqa: F401
     except ImportError:
         monkeypatch.setitem(sys.modules, "supervision", SimpleNamespace(Detections=SimpleNamespace))
     good, bad = (each.to_supervision() for each in results)
-    assert bad.xyxy.tolist() == [list(results[1].worst.box)]
+    assert bad.xyxy.tolist() == [list(region.box) for region in results[1].regions]
+    assert bad.data["peak"].tolist() == [region.peak for region in results[1].regions]
+    masks = results[1].to_supervision(masks=True).mask
+    assert masks.shape == (len(results[1].regions), 70, 70)
+    assert masks.sum(axis=(1, 2)).tolist() == [region.area for region in results[1].regions]
+    assert bad.mask is None
     assert bad.confidence[0] == pytest.approx(1 - results[1].p_value)
-    assert bad.class_id.tolist() == [0]
-    assert bad.data["class_name"].tolist() == ["plate"]
-    assert bad.data["verdict"].tolist() == ["anomalous"]
+    assert set(bad.class_id.tolist()) == {0}
+    assert set(bad.data["class_name"].tolist()) == {"plate"}
+    assert set(bad.data["verdict"].tolist()) == {"anomalous"}
     assert good.xyxy.shape == (0, 4)
     assert {len(column) for column in (good.confidence, good.class_id, *good.data.values())} == {0}
     unjudged = replace(results[0], verdict="not ready").to_supervision()
-    assert len(unjudged.xyxy) == 1
+    assert unjudged.xyxy.tolist() == [list(results[0].worst.box)]
 
 
 # --- OpenCV ---

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad import (
-    PRESETS, Dinosaur, DinosaurError, EncoderError, EncoderOptions, InputError, Inspection, Learned, Preset, Rejected,
-    StoreError, WorstPatch, __version__, from_bgr, load_encoder, overlay, to_pandas,
+    PRESETS, Dinosaur, DinosaurError, EncoderError, EncoderOptions, InputError, Inspection, Learned, Preset, Region,
+    Rejected, StoreError, WorstPatch, __version__, from_bgr, load_encoder, overlay, to_pandas,
 )
 
 version: str = __version__
@@ -41,6 +41,7 @@ assert_type(results, list[Inspection])
 assert_type(detector.inspect(Image.fromarray(frame)), Inspection)
 result: Inspection = detector.inspect(frame)
 worst: WorstPatch = result.worst
+assert_type(result.regions, tuple[Region, ...])
 assert_type(worst.box, tuple[int, int, int, int])
 assert_type(result.mask((480, 640)), NDArray[np.bool_])
 assert_type(result.overlay(), NDArray[np.uint8])

@@ -22,6 +22,7 @@ __all__ = [
     "Inspection",
     "Learned",
     "Preset",
+    "Region",
     "Rejected",
     "StoreError",
     "WorstPatch",
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from dinosaur_ad.errors import DinosaurError, EncoderError, InputError, StoreError
     from dinosaur_ad.images.drawing import overlay
     from dinosaur_ad.images.from_arrays import from_bgr
-    from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch, to_pandas
+    from dinosaur_ad.inspection import Inspection, Learned, Region, Rejected, WorstPatch, to_pandas
     from dinosaur_ad.presets import PRESETS, Preset
 
 _HOME = {
@@ -51,6 +52,7 @@ _HOME = {
     "StoreError": "errors",
     "Inspection": "inspection",
     "Learned": "inspection",
+    "Region": "inspection",
     "Rejected": "inspection",
     "WorstPatch": "inspection",
     "to_pandas": "inspection",

@@ -501,6 +501,7 @@ class Dinosaur:
             encoder=self.encoder.name,
             ms={key: round(value, 3) for key, value in (ms | {"total": sum(ms.values())}).items()},
             map=distance_HW,
+            image_size=(image.shape[0], image.shape[1]),
             provider=self.encoder.provider,
             precision=self.encoder.precision,
             fallback=self.encoder.fallback,

@@ -1,9 +1,10 @@
-"""What learning and inspecting say: the one result object, and what stands beside it."""
+"""The results of inspecting (``Inspection``, with ``Region`` and ``WorstPatch``) and of learning (``Learned``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._text import printable
+from dinosaur_ad.core.regions import Cell, connected_cells, outer_contour
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,11 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorstPatch:
-    """Where an image looks least normal, and the normal patch that came nearest to it.
+    """The patch with the largest distance, and the normal patch that is nearest to it.
 
     ``box`` is the patch in pixels of the inspected image (left, top, right, bottom); ``like_image`` names the
-    training image and ``like_row``, ``like_column`` the place on the patch grid of the normal patch it was compared
-    with. ``like_digest`` tells whether a file of that name still is that image; empty where the task does not know.
+    training image and ``like_row``, ``like_column`` the position on the patch grid of the normal patch that it was
+    compared with. ``like_digest`` is a hash of that training image, to find out whether the file still holds it; empty
+    for tasks that were taught without.
     """
 
     row: int
@@ -40,15 +43,33 @@ class WorstPatch:
 
 
 @dataclass(frozen=True)
-class Inspection:
-    """What there is to say about one image.
+class Region:
+    """A connected area of an anomalous image whose patches are farther from normal than the threshold.
 
-    ``verdict`` is "normal", "anomalous" (the ``score`` is above the ``threshold``), or "not ready" (this task cannot
-    judge yet, and ``reason`` says why). ``left_out`` names the damaged tasks that were not asked. ``p_value`` is how
-    often a normal image of the task would score as high; with n calibration normals it cannot be below 1 / (n + 1).
-    ``map`` (H, W) holds patch distances on the scale of the score, ``normal_level`` their usual value in normal images
-    of the task. ``asked`` holds the score under every bank that was asked; the lowest one named the task. ``provider``
-    and ``precision`` are what the encoder ran on, and ``fallback`` says what was asked for if that could not be had.
+    All coordinates are pixels of the inspected image. ``contour`` is the outer border, clockwise, as (x, y) points
+    along the borders of patches; ``box`` is (left, top, right, bottom). ``area`` is in pixels, without holes. ``peak``
+    is the largest patch distance in the region and ``peak_at`` the (x, y) of the centre of that patch.
+    """
+
+    contour: tuple[tuple[int, int], ...]
+    box: tuple[int, int, int, int]
+    area: int
+    peak: float
+    peak_at: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The result for one image.
+
+    ``verdict`` is "normal", "anomalous" (the ``score`` is above the ``threshold``), or "not ready" (the task cannot be
+    used for a verdict yet; ``reason`` explains it). ``left_out`` names the damaged tasks that were not compared with.
+    ``p_value`` is the share of normal images of the task with a score at least as high; with n calibration images it
+    cannot be below 1 / (n + 1). ``map`` (H, W) holds patch distances on the scale of the score, ``normal_level`` their
+    usual value in normal images of the task, and ``image_size`` is the (height, width) of the image in pixels.
+    ``asked`` has the score under every bank that the image was compared with; the lowest decides the ``task``.
+    ``provider`` and ``precision`` are what the encoder ran on, and ``fallback`` names what was requested instead if
+    that was not available.
     """
 
     path: str
@@ -64,6 +85,7 @@ class Inspection:
     encoder: str
     ms: dict[str, float]
     map: NDArray[np.float32] = field(repr=False, compare=False)
+    image_size: tuple[int, int]
     provider: str = ""
     precision: str = ""
     fallback: str | None = None
@@ -75,15 +97,55 @@ class Inspection:
         """Whether the verdict is "anomalous"."""
         return self.verdict == "anomalous"
 
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """The connected areas above the threshold, the largest peak first; empty unless the verdict is "anomalous".
+
+        Patches that share a side or a corner are connected. The patch with the largest distance is always in the first
+        region.
+        """
+        return tuple(map(self._region, self._region_cells))
+
+    @cached_property
+    def _region_cells(self) -> list[list[Cell]]:
+        if not self.anomalous:
+            return []
+        above_HW = ~(self.map <= self.threshold)  # written so that NaN counts as above
+        above_HW[np.unravel_index(np.argmax(self.map), self.map.shape)] = True  # whatever the score was rounded to
+        peak_HW = np.nan_to_num(self.map, nan=np.inf)  # as for argmax, NaN is the largest value
+        return sorted(connected_cells(above_HW), key=lambda cells: max(peak_HW[cell] for cell in cells), reverse=True)
+
+    def _region(self, cells: list[Cell]) -> Region:
+        contour = tuple(self._corner(*cell) for cell in outer_contour(cells))
+        boxes = [self._cell_box(*cell) for cell in cells]
+        lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+        distances = np.asarray([self.map[cell] for cell in cells])
+        left, top, right, bottom = boxes[int(np.argmax(distances))]
+        return Region(
+            contour=contour,
+            box=(min(lefts), min(tops), max(rights), max(bottoms)),
+            area=sum((right - left) * (bottom - top) for left, top, right, bottom in boxes),
+            peak=float(distances.max()),
+            peak_at=((left + right) // 2, (top + bottom) // 2),
+        )
+
+    def _corner(self, row: int, column: int) -> tuple[int, int]:
+        """The pixel (x, y) at the upper left corner of a patch."""
+        (rows, columns), (height, width) = self.map.shape, self.image_size
+        return column * width // columns, row * height // rows
+
+    def _cell_box(self, row: int, column: int) -> tuple[int, int, int, int]:
+        return (*self._corner(row, column), *self._corner(row + 1, column + 1))
+
     def __repr__(self) -> str:
         numbers = f"score {self.score:.3g} / threshold {self.threshold:.3g}"
         return f"<Inspection {self.verdict}: task {printable(self.task)}, {numbers}, {printable(self.path)}>"
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object, with everything but the map."""
-        document = asdict(self)
+        """As a JSON object: all fields but the map, and the regions."""
+        document = asdict(replace(self, map=np.empty((0, 0), np.float32)))
         del document["map"]
-        return document
+        return document | {"regions": [asdict(region) for region in self.regions]}
 
     def to_dict(self) -> dict[str, Any]:
         """The same as :meth:`to_json`."""
@@ -109,7 +171,7 @@ class Inspection:
             image = self.path
         pixels = read_image(image) if isinstance(image, str | Path) else pixels_of(image, self.path)
         height, width = pixels.shape[:2]
-        if self.worst.box[2] > width or self.worst.box[3] > height:
+        if height < self.image_size[0] or width < self.image_size[1]:
             raise InputError(
                 f"The image for the overlay of '{printable(self.path)}' is {width} x {height} pixels, smaller than the "
                 "one that was inspected; give that one."
@@ -137,10 +199,11 @@ class Inspection:
             )
         return mask_above(self, height, width)
 
-    def to_supervision(self) -> supervision.Detections:
-        """As the Detections of the package supervision: the worst patch, or nothing if the verdict is "normal".
+    def to_supervision(self, *, masks: bool = False) -> supervision.Detections:
+        """As the Detections of the package supervision: one for each region; of a "not ready" task the worst patch.
 
-        Its confidence is 1 - ``p_value``; ``data`` has the task as class name, the verdict and the score.
+        The confidence is 1 - ``p_value``; ``data`` has the task as class name, the verdict, the score of the image and
+        the ``peak`` of the region. With ``masks`` each has a mask of the size of the image, with its patches filled.
 
         :raises InputError: supervision is not installed.
         """
@@ -149,17 +212,32 @@ class Inspection:
         except ImportError as error:
             raise InputError(_missing("supervision", "to_supervision")) from error
 
-        found = [self] if self.verdict != "normal" else []
+        found: list[Region | WorstPatch] = [self.worst] if self.verdict == "not ready" else [*self.regions]
+        count = len(found)
         return Detections(
-            xyxy=np.array([each.worst.box for each in found], np.float32).reshape(-1, 4),
-            confidence=np.array([1 - each.p_value for each in found], np.float32),
-            class_id=np.zeros(len(found), int),
+            xyxy=np.array([each.box for each in found], np.float32).reshape(-1, 4),
+            mask=np.stack([self._filled(each) for each in found]) if masks and found else None,
+            confidence=np.full(count, 1 - self.p_value, np.float32),
+            class_id=np.zeros(count, int),
             data={
-                "class_name": np.array([each.task for each in found], str),
-                "verdict": np.array([each.verdict for each in found], str),
-                "score": np.array([each.score for each in found], float),
+                "class_name": np.array([self.task] * count, str),
+                "verdict": np.array([self.verdict] * count, str),
+                "score": np.full(count, self.score, float),
+                "peak": np.array([each.peak if isinstance(each, Region) else each.distance for each in found], float),
             },
         )
+
+    def _filled(self, found: Region | WorstPatch) -> NDArray[np.bool_]:
+        """The patches of a region, or the worst patch, as a mask of the size of the image."""
+        mask = np.zeros(self.image_size, np.bool_)
+        if isinstance(found, Region):
+            cells = self._region_cells[self.regions.index(found)]
+        else:
+            cells = [(found.row, found.column)]
+        for cell in cells:
+            left, top, right, bottom = self._cell_box(*cell)
+            mask[top:bottom, left:right] = True
+        return mask
 
     def _repr_html_(self) -> str:
         """What a notebook shows: verdict, task, numbers, and the picture if its file is there."""

@@ -39,6 +39,7 @@ def inspected(
         asked={"caps": score},
         encoder="tiny-dinov2",
         ms={"total": 1.0},
+        image_size=(height, width),
         map=map_HW.astype(np.float32),
     )
 

@@ -5,6 +5,7 @@ An inspection draws itself, so the drawing lies below :mod:`dinosaur_ad.inspecti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -34,6 +35,13 @@ class Worst(Protocol):
 
     @property
     def like_digest(self) -> str: ...
+
+
+class Outlined(Protocol):
+    """The part of :class:`~dinosaur_ad.inspection.Region` that is drawn."""
+
+    @property
+    def contour(self) -> tuple[tuple[int, int], ...]: ...
 
 
 class Drawable(Protocol):
@@ -68,3 +76,6 @@ class Drawable(Protocol):
 
     @property
     def map(self) -> NDArray[np.float32]: ...
+
+    @property
+    def regions(self) -> Sequence[Outlined]: ...

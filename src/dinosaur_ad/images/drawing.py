@@ -8,7 +8,7 @@ own minimum and maximum, and so find something red in every good part.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -143,9 +143,9 @@ def nearest_normal(inspection: Drawable) -> Pixels | None:
 def overlay(pixels: Pixels, inspection: Drawable) -> Pixels:
     """What a person should see of an inspection, uint8 ``(H', W', 3)``.
 
-    The image, at most 1024 pixels a side, with its heat; below it the verdict, the numbers and the scale. An anomalous
-    one has its worst patch boxed and, if the training image is still there, shown beside the normal it was compared
-    with.
+    The image, at most 1024 pixels a side, with its heat; below it the verdict, the numbers and the scale. The regions
+    of an anomalous one are outlined, and its worst patch is shown beside the normal patch that it was compared with, if
+    that training image is still there. Where there are no regions ("not ready") the worst patch has a box.
     """
     rgb = Image.fromarray(_rgb(pixels))
     zoom = min(max(1.0, SMALLEST / max(rgb.size)), LARGEST / max(rgb.size))
@@ -153,7 +153,10 @@ def overlay(pixels: Pixels, inspection: Drawable) -> Pixels:
     shown = Image.fromarray(paint(np.asarray(shown), inspection))
     panels: list[tuple[str, Pixels]] = []
     if inspection.verdict != "normal":
-        draw_box(shown, inspection.worst.box, zoom)
+        for region in inspection.regions:
+            draw_contour(shown, region.contour, zoom)
+        if not inspection.regions:
+            draw_box(shown, inspection.worst.box, zoom)
         like = nearest_normal(inspection)
         if like is not None:
             here = close_up(np.asarray(rgb), inspection.map.shape, inspection.worst.row, inspection.worst.column)
@@ -263,6 +266,15 @@ def _cells(shape: tuple[int, int], grid: tuple[int, ...], row: int, column: int,
     (height, width), (rows, columns) = shape, grid
     bottom, right = min(rows, row + count), min(columns, column + count)
     return column * width // columns, row * height // rows, right * width // columns, bottom * height // rows
+
+
+def draw_contour(image: Image.Image, contour: Sequence[tuple[int, int]], zoom: float) -> None:
+    """A closed white line with a dark edge, along (x, y) points in pixels of the image before zooming."""
+    most_x, most_y = image.width - 1, image.height - 1
+    points = [(min(round(x * zoom), most_x), min(round(y * zoom), most_y)) for x, y in contour]
+    pen = ImageDraw.Draw(image)
+    pen.line([*points, points[0], points[1]], fill=(16, 16, 20), width=3)
+    pen.line([*points, points[0]], fill=(255, 255, 255), width=1)
 
 
 def draw_box(image: Image.Image, box: Box, zoom: float) -> None:
