@@ -39,7 +39,7 @@ from dinosaur_ad.encoders.registry import get_spec
 from dinosaur_ad.encoders.weights.local import status
 from dinosaur_ad.encoders.weights.sources import random_tensors
 from dinosaur_ad.methods import Lesson, Method, MethodChoice, NoCache, Photo, Workbench, get_method
-from dinosaur_ad.methods.parts.vit_weights import VITS
+from dinosaur_ad.methods.shared.vit_weights import VITS
 
 RANDOM = "random weights"
 NOISE = "lost in noise"

@@ -1,7 +1,8 @@
-"""A method that trains, stopped in the middle of an epoch: the cell goes on there and ends in the same numbers."""
+"""A method that trains, stopped in an epoch: the cell continues after the epoch before and ends in the same numbers."""
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from dinosaur_ad.bench.cell import Cell
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
 from dinosaur_ad.methods import unregister
-from dinosaur_ad.methods.training import training
+from dinosaur_ad.methods.training import training_loop
 
 pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 
@@ -31,7 +32,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from dinosaur_ad.methods import Config, Method, Parameters, Scores, register
-from dinosaur_ad.methods.training.training import Schedule, train
+from dinosaur_ad.methods.training import Schedule, train
 
 STEPS = []
 
@@ -100,8 +101,8 @@ RUN = """
 import sys
 from pathlib import Path
 from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
-from dinosaur_ad.methods.training import training
-training.SAVE_EVERY, training.SAVE_SHARE = 0.0, float("inf")  # after every step, so that there is something to kill
+from dinosaur_ad.methods.training import training_loop
+training_loop.SAVE_SHARE = float("inf")  # a checkpoint after every epoch, however short
 out, cache, plugin, trouble = sys.argv[1:]
 where = Surroundings(out, cache=Path(cache), plugins=(Path(plugin),))
 load_plugins(where.plugins)
@@ -125,6 +126,11 @@ def steps(plugin: Path) -> list[tuple[int, int, int]]:
     taken: list[tuple[int, int, int]] = sys.modules["dinosaur_plugin_weak"].STEPS
     taken.clear()
     return taken
+
+
+@pytest.fixture(autouse=True)
+def every_epoch_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_loop, "SAVE_SHARE", math.inf)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +163,7 @@ def stop(trouble: str, where: Surroundings) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["raise", "interrupt"])
-def test_a_cell_stopped_in_an_epoch_goes_on_in_that_epoch(
+def test_a_cell_stopped_in_an_epoch_continues_after_the_epoch_before(
     trouble: str, tmp_path: Path, plugin: Path, steps: list[tuple[int, int, int]], undisturbed: CellResult
 ) -> None:
     where, log = around(tmp_path, plugins=(plugin,)), Log()
@@ -165,27 +171,27 @@ def test_a_cell_stopped_in_an_epoch_goes_on_in_that_epoch(
     assert scratch(where).is_dir()
     steps.clear()
     (done,), _ = run_local([cell()], where, log)
-    assert "task 2: going on in epoch 3 of 4, after 1 of 3 steps" in log
-    assert steps == [(1, 2, 1), (1, 2, 2), (1, 3, 0), (1, 3, 1), (1, 3, 2)]
+    assert "task 2: continuing after epoch 2 of 4" in log
+    assert steps == [(1, 2, 0), (1, 2, 1), (1, 2, 2), (1, 3, 0), (1, 3, 1), (1, 3, 2)]
     assert_same(done, undisturbed)
 
 
 @pytest.mark.slow
-def test_kill_9_in_the_middle_of_an_epoch_loses_nothing(
+def test_kill_9_in_an_epoch_costs_that_epoch_only(
     tmp_path: Path, plugin: Path, steps: list[tuple[int, int, int]], undisturbed: CellResult
 ) -> None:
     where, log = around(tmp_path, plugins=(plugin,)), Log()
     command = [sys.executable, "-c", RUN, where.out, str(where.cache), str(plugin), "kill"]
     assert subprocess.run(command, stdout=subprocess.DEVNULL, timeout=120).returncode == -signal.SIGKILL
-    assert (scratch(where) / "task-001-training" / "position.json").is_file()
+    assert (scratch(where) / "task-001-training" / "checkpoint.json").is_file()
     assert not (scratch(where) / "task-000-training").exists()  # its row is kept, so it was cleared
     run_local([cell()], where, log)
-    assert "task 2: going on in epoch 3 of 4, after 1 of 3 steps" in log
-    assert steps[0] == (1, 2, 1)
+    assert "task 2: continuing after epoch 2 of 4" in log
+    assert steps[0] == (1, 2, 0)
     assert_same(result_of(where, cell()), undisturbed)
 
 
-def test_a_damaged_position_costs_the_task_and_no_number(
+def test_a_damaged_checkpoint_costs_the_task_and_no_number(
     tmp_path: Path, plugin: Path, steps: list[tuple[int, int, int]], undisturbed: CellResult
 ) -> None:
     where, log = around(tmp_path, plugins=(plugin,)), Log()
@@ -202,7 +208,6 @@ def test_a_damaged_position_costs_the_task_and_no_number(
 def test_the_scratch_folder_is_empty_for_every_task_and_gone_at_the_end(
     tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: CellResult
 ) -> None:
-    monkeypatch.setattr(training, "SAVE_EVERY", 0.0)
     where, found = around(tmp_path, plugins=(plugin,)), []
     weak = sys.modules["dinosaur_plugin_weak"].Weak
     learn = weak.learn
@@ -224,14 +229,13 @@ def test_beside_an_object_store_the_scratch_folder_is_temporary(
     tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: CellResult
 ) -> None:
     pytest.importorskip("fsspec")
-    monkeypatch.setattr(training, "SAVE_EVERY", 0.0)
     folders = []
     weak = sys.modules["dinosaur_plugin_weak"].Weak
     score = weak.score
 
     def watched(self: Any, photos: Any, task: str | None = None) -> Any:
         folders.append(self.workbench.scratch)
-        assert list(self.workbench.scratch.rglob("position.json"))
+        assert list(self.workbench.scratch.rglob("checkpoint.json"))
         return score(self, photos, task)
 
     monkeypatch.setattr(weak, "score", watched)
@@ -245,7 +249,7 @@ def test_beside_an_object_store_the_scratch_folder_is_temporary(
 def test_a_long_training_says_in_the_runs_own_words_how_far_it_is(
     tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "PATIENCE", 0.0)
+    monkeypatch.setattr(training_loop, "REPORT_EVERY", 0.0)
     log = Log()
     run_local([cell()], around(tmp_path, plugins=(plugin,)), log)
     assert "[1/1] weak on synthetic-tiny, seed 0: task 2: epoch 4 of 4, loss " in log

@@ -14,8 +14,8 @@ from dinosaur_ad.methods.iuf import IUF
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
-from dinosaur_ad.methods.parts.photos import to_images  # noqa: E402
-from dinosaur_ad.methods.training.training import Step  # noqa: E402
+from dinosaur_ad.methods.shared.torch_tools import to_images  # noqa: E402
+from dinosaur_ad.methods.training import Step  # noqa: E402
 
 
 def waves(number: int, seed: int = 0, tilt: float = 9.0, *, broken: bool = False) -> Photo:

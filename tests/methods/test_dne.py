@@ -26,9 +26,8 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 from dinosaur_ad.methods.dne import cutpaste as dne_cutpaste  # noqa: E402
 from dinosaur_ad.methods.dne.classifier_training import FineTuned, normalised  # noqa: E402
-from dinosaur_ad.methods.parts.vit_base import sized, vit_spec  # noqa: E402
-from dinosaur_ad.methods.training import training  # noqa: E402
-from dinosaur_ad.methods.training.training import Step  # noqa: E402
+from dinosaur_ad.methods.shared.vit_base import sized, vit_spec  # noqa: E402
+from dinosaur_ad.methods.training import Step, training_loop  # noqa: E402
 
 SCENARIO = synthetic_scenario(train=12, test_normal=6, test_per_kind=2, size=64, products=["fabric", "gear"])
 
@@ -163,7 +162,7 @@ def test_statistics_are_as_exact_as_scores_though_training_is_in_bfloat16(
     lessons: list[Lesson], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mixed precision is for GPUs; the CPU's own stands in for it here."""
-    monkeypatch.setattr(training, "autocast", lambda schedule, device: torch.autocast("cpu", dtype=torch.bfloat16))
+    monkeypatch.setattr(training_loop, "autocast", lambda schedule, device: torch.autocast("cpu", dtype=torch.bfloat16))
     tuned = network(collect="during", epochs=1, rate=1e-12)  # so slow that a moment is like another
     z_NC = tuned.learn(lessons[0].train, 0, tuned.config.schedule()).z_NC
     np.testing.assert_allclose(z_NC, tuned.embed(lessons[0].train), atol=1e-5)
@@ -219,7 +218,7 @@ def test_stopping_in_the_last_epoch_changes_nothing(
     resumed = tiny(name, Workbench(scratch=tmp_path / "scratch"), batch=4)
     resumed.load(tmp_path / "kept")
     resumed.learn(lessons[1])
-    assert steps == [(1, 1), (1, 2)]
+    assert steps == [(1, 0), (1, 1), (1, 2)]
     np.testing.assert_array_equal(resumed.score(photos).image, undisturbed)
 
 

@@ -11,7 +11,7 @@ from method_helpers import random
 
 from dinosaur_ad.methods.efficientad import distillation_losses as losses
 from dinosaur_ad.methods.efficientad import pdn
-from dinosaur_ad.methods.parts.colours import LUMA, blended
+from dinosaur_ad.methods.shared.torch_tools import LUMA, adjust_colours
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.995, 0.999])
@@ -83,8 +83,8 @@ def test_maps_without_any_spread_stay_finite() -> None:
 def test_jitter_changes_brightness_contrast_or_saturation() -> None:
     image = torch.rand(1, 3, 6, 6, generator=torch.Generator().manual_seed(0)) * 0.5 + 0.2
     images, kinds = image.expand(3, -1, -1, -1), torch.tensor([0, 1, 2])
-    np.testing.assert_allclose(blended(images, kinds, torch.ones(3)).numpy(), images.numpy(), atol=1e-6)
-    darker, flatter, greyer = blended(images, kinds, torch.full((3,), 0.8))
+    np.testing.assert_allclose(adjust_colours(images, kinds, torch.ones(3)).numpy(), images.numpy(), atol=1e-6)
+    darker, flatter, greyer = adjust_colours(images, kinds, torch.full((3,), 0.8))
     np.testing.assert_allclose(darker.numpy(), 0.8 * image[0].numpy(), rtol=1e-5)
     grey = (image[0] * torch.tensor(LUMA)[:, None, None]).sum(0)
     np.testing.assert_allclose(flatter.numpy(), (0.8 * image[0] + 0.2 * grey.mean()).numpy(), rtol=1e-5)

@@ -32,11 +32,11 @@ def test_jitter_grows_with_the_length_of_a_token() -> None:
     assert torch.equal(jittered(features, 0.0), features)
 
 
-def test_stages_differ_in_optimiser_and_loss() -> None:
+def test_stages_differ_in_optimizer_and_loss() -> None:
     config = FeatureIUFConfig()
     base, later = config.schedule(0), config.schedule(1)
-    assert (base.optimiser, base.rate, base.decay) == ("adamw", 1e-4, 1e-4)
-    assert (later.optimiser, later.rate, later.decay) == ("sgd", 1.0, 0.0)
+    assert (base.optimizer, base.rate, base.decay) == ("adamw", 1e-4, 1e-4)
+    assert (later.optimizer, later.rate, later.decay) == ("sgd", 1.0, 0.0)
     learner = feature_learner(jitter=0.0, dropout=0.0)
     step = step_of(LESSONS[0].train[:4])
     for task, weight in ((0, 10.0), (1, 0.0)):

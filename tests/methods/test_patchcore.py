@@ -29,7 +29,7 @@ from dinosaur_ad.methods.patchcore import PatchCore, PatchCoreConfig
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
-from dinosaur_ad.methods.parts.flat_memory import remember  # noqa: E402
+from dinosaur_ad.methods.shared.flat_memory import remember  # noqa: E402
 
 # Training images of MVTec-AD's fifteen categories, in the order they are learned.
 MVTEC_TRAIN = (209, 224, 219, 280, 264, 391, 245, 220, 267, 320, 230, 60, 213, 247, 240)
@@ -93,7 +93,7 @@ def literal(point: NDArray[np.float64], bank: NDArray[np.float64], neighbours: i
 
 @pytest.mark.parametrize("block_bytes", [4, 600, 2**20])
 def test_distances_equal_the_literal_definition(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dinosaur_ad.methods.parts.flat_memory.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("dinosaur_ad.methods.shared.flat_memory.BLOCK_BYTES", block_bytes)
     generator = np.random.default_rng(0)
     bank, points = generator.normal(size=(25, 6)), generator.normal(size=(40, 6))
     memory = remember(torch.from_numpy(bank).float(), 3)

@@ -16,8 +16,7 @@ from training_helpers import DEVICES, SCHEDULE, SIZE, STEPS, Trained, assert_sam
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import NoCache, Photo, Workbench
-from dinosaur_ad.methods.training import training, training_steps
-from dinosaur_ad.methods.training.training import Schedule, Step, train
+from dinosaur_ad.methods.training import Schedule, Step, train, training_data, training_loop
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -35,14 +34,14 @@ def test_a_step_is_the_textbook_one() -> None:
     schedule = replace(SCHEDULE, clip=0.3, decay=0.1)
     ours, theirs = torch.nn.Linear(3 * SIZE * SIZE, 1), torch.nn.Linear(3 * SIZE * SIZE, 1)
     theirs.load_state_dict(ours.state_dict())
-    optimiser = torch.optim.Adam(theirs.parameters(), lr=1e-2, weight_decay=0.1)
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=1e-2, weight_decay=0.1)
     norms = []
 
     def loss(step: Step) -> Any:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (theirs(step.images.flatten(1)) ** 2).mean().backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.3)))
-        optimiser.step()
+        optimizer.step()
         return (ours(step.images.flatten(1)) ** 2).mean()
 
     train(ours, noise(), schedule, Workbench(), task=0, size=SIZE, loss=loss)
@@ -50,8 +49,8 @@ def test_a_step_is_the_textbook_one() -> None:
     assert torch.equal(ours.weight, theirs.weight)
 
 
-@pytest.mark.parametrize(("optimiser", "kind"), [("adamw", "AdamW"), ("sgd", "SGD")])
-def test_other_optimisers_are_what_their_name_says(optimiser: Any, kind: str) -> None:
+@pytest.mark.parametrize(("optimizer", "kind"), [("adamw", "AdamW"), ("sgd", "SGD")])
+def test_other_optimizers_are_what_their_name_says(optimizer: Any, kind: str) -> None:
     ours, theirs = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
     theirs.load_state_dict(ours.state_dict())
     by_hand = getattr(torch.optim, kind)(theirs.parameters(), lr=1e-2, weight_decay=1e-4)
@@ -63,7 +62,7 @@ def test_other_optimisers_are_what_their_name_says(optimiser: Any, kind: str) ->
         by_hand.step()
         return ours(colour_BC).sum()
 
-    train(ours, noise(), replace(SCHEDULE, optimiser=optimiser), Workbench(), task=0, size=SIZE, loss=loss)
+    train(ours, noise(), replace(SCHEDULE, optimizer=optimizer), Workbench(), task=0, size=SIZE, loss=loss)
     assert torch.equal(ours.weight, theirs.weight)
 
 
@@ -153,7 +152,7 @@ def test_hooks_come_in_their_order() -> None:
 def test_the_rate_follows_its_course(course: Any, last: float) -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     fallen = []
-    schedule = Schedule(epochs=20, rate=1.0, decay=0.0, optimiser="sgd", course=course)
+    schedule = Schedule(epochs=20, rate=1.0, decay=0.0, optimizer="sgd", course=course)
     train(
         torch.nn.Identity(),
         noise(1),
@@ -180,16 +179,16 @@ class Watched(NoCache):
         return super().prepared(photos, size)
 
 
-@pytest.mark.parametrize(("room", "epochs"), [(training_steps.KEEP_BYTES, 1), (0, SCHEDULE.epochs)])
+@pytest.mark.parametrize(("room", "epochs"), [(training_data.CACHE_BYTES, 1), (0, SCHEDULE.epochs)])
 def test_images_come_through_the_cache_ahead_of_time_and_once_where_there_is_room(
     room: int, epochs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training_steps, "KEEP_BYTES", room)
+    monkeypatch.setattr(training_data, "CACHE_BYTES", room)
     cache = Watched()
     Trained(Workbench(cache=cache)).run()
     assert len(cache.asked) == epochs * STEPS
     assert sorted(key for _, keys in cache.asked[:STEPS] for key in keys) == sorted(photo.key for photo in noise())
-    assert all(thread.startswith("feed") for thread, _ in cache.asked)
+    assert all(thread.startswith("batch-loader") for thread, _ in cache.asked)
 
 
 # --- odd tasks ---
@@ -208,7 +207,7 @@ def test_fewer_images_than_a_batch(count: int) -> None:
         loss=lambda step: ((module(step.images.mean(dim=(2, 3))) - 1) ** 2).mean(),
     )
     assert logs[-1].loss < logs[0].loss
-    assert [log.nan for log in logs] == [0, 0, 0]
+    assert [log.skipped for log in logs] == [0, 0, 0]
 
 
 def test_constant_images() -> None:
@@ -265,7 +264,7 @@ def test_a_step_that_is_not_finite_is_counted_and_leaves_no_trace(where: str) ->
     workbench = Workbench(say=lines.append)
     logs = train(module, noise(), SCHEDULE, workbench, task=0, size=SIZE, loss=check, after_step=after)
     assert before
-    assert [log.nan for log in logs] == [0, 1, 0]
+    assert [log.skipped for log in logs] == [0, 1, 0]
     assert all(math.isfinite(log.loss) for log in logs)
     assert lines == ["task 1: the loss or its gradient was not finite in 1 of 9 steps, which were skipped"]
 
@@ -283,7 +282,7 @@ def test_a_training_that_is_never_finite_ends_and_says_so() -> None:
         size=SIZE,
         loss=lambda step: module(step.images).sum() * math.inf,
     )
-    assert [(log.nan, math.isnan(log.loss)) for log in logs] == [(STEPS, True)] * 3
+    assert [(log.skipped, math.isnan(log.loss)) for log in logs] == [(STEPS, True)] * 3
     assert all(torch.equal(tensor, start[name]) for name, tensor in module.state_dict().items())
     assert lines == ["task 3: the loss or its gradient was not finite in 9 of 9 steps, which were skipped"]
 
@@ -295,7 +294,7 @@ def test_progress_is_said_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     trained = Trained(Workbench(say=lines.append)).run()
     assert lines == []  # it was over before anybody would ask
-    monkeypatch.setattr(training, "PATIENCE", 0.0)
+    monkeypatch.setattr(training_loop, "REPORT_EVERY", 0.0)
     Trained(Workbench(say=lines.append)).run()
     assert lines[-1] == f"task 2: epoch 3 of 3, loss {trained.logs[-1].loss:.4g}"
     assert lines[0].startswith("task 2: epoch 1 of 3, loss ")

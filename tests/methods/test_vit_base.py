@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed (it comes wi
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
 from dinosaur_ad.methods.dne.classifier_training import normalised  # noqa: E402
-from dinosaur_ad.methods.parts.vit_base import load_vit, sized, vit_spec  # noqa: E402
-from dinosaur_ad.methods.parts.vit_weights import VITS  # noqa: E402
+from dinosaur_ad.methods.shared.vit_base import load_vit, sized, vit_spec  # noqa: E402
+from dinosaur_ad.methods.shared.vit_weights import VITS  # noqa: E402
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 

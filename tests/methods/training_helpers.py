@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dinosaur_ad.methods import Photo, Workbench
-from dinosaur_ad.methods.training.training import EpochLog, Schedule, Step, train
+from dinosaur_ad.methods.training import EpochLog, Schedule, Step, train
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dinosaur_ad._plain import read_plain
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.methods.contract import Floats, Photo
-from dinosaur_ad.methods.parts.held import Held
+from dinosaur_ad.methods.shared.pixel_cache import PixelCache
 
 OWN = "dinosaur-cache-1"
 """The folder that is the cache's own; the number goes up when its files become others."""
@@ -63,7 +63,7 @@ class DiskCache:
     ) -> None:
         self.folder = folder / OWN
         self.limit = limit
-        self._held = Held(memory)
+        self._held = PixelCache(memory)
         self.hits = self.misses = 0
         self._progress = progress or (lambda what, done, total: None)
         self._bytes: int | None = None
@@ -93,7 +93,7 @@ class DiskCache:
         with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1), thread_name_prefix="prepare") as pool:
             list(pool.map(fill, missing))  # list: an error in a thread is raised here
         for index in missing:
-            self._held.offer((size, photos[index].key), pixels[index])
+            self._held.add((size, photos[index].key), pixels[index])
         self._make_room()
         return pixels
 

@@ -27,8 +27,7 @@ from dinosaur_ad.bench.teacher_parts import RECIPES, Gallery, Recipe, Target
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.loading import Pixels, find_images
 from dinosaur_ad.methods.efficientad.pdn import build_pdn, build_seeded, channel_statistics, standardise
-from dinosaur_ad.methods.parts.lazy import import_torch
-from dinosaur_ad.methods.parts.photos import to_images
+from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images
 
 if TYPE_CHECKING:
     import torch

@@ -16,8 +16,7 @@ from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.loading import Pixels, read_image
 from dinosaur_ad.methods.efficientad.pdn import CHANNELS, PDN_WIDTHS
-from dinosaur_ad.methods.parts.colours import LUMA
-from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.shared.torch_tools import LUMA, import_torch
 
 if TYPE_CHECKING:
     import torch

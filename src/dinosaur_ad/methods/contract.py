@@ -1,11 +1,11 @@
-"""What the benchmark asks of a method, and all that a method ever gets to see.
+"""The interface between the benchmark and a method, and all that a method gets to see.
 
 A method learns tasks one after another (:class:`Lesson`: normal images and nothing else) and scores images
-(:class:`~dinosaur_ad.methods.photo.Photo`: pixels and a name for them). By walking these objects no label, mask, path
-or sample can be reached, so that none is used by accident; code that looks for them elsewhere on purpose is not kept
-from it.
+(:class:`~dinosaur_ad.methods.photo.Photo`: pixels and a key for them). No label, mask, path or sample can be reached by
+following the attributes of these objects, so none is used by accident; code that searches the process or the disk for
+them is not prevented from finding them.
 
-Adding one: a file in this folder with a frozen configuration and a subclass of :class:`Method` under
+To add a method: a file or folder here with a frozen configuration and a subclass of :class:`Method` under
 :func:`~dinosaur_ad.methods.method_registry.register`. See docs/adding-a-method.md.
 """
 
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.core.calibration import quantile_threshold
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.photo import Photo
@@ -35,6 +36,9 @@ __all__ = [
     "Photo",
     "Scores",
     "Workbench",
+    "require_normals",
+    "require_photos",
+    "training_threshold",
 ]
 
 Floats = NDArray[np.float32]
@@ -42,10 +46,10 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Lesson:
-    """One task as it is taught: normal images only.
+    """The training data of one task: normal images only.
 
-    ``held_out`` are more normals, meant for thresholds alone (MVTec-LOCO's ``validation``; usually there are none).
-    What replay may use comes from :meth:`rehearse`, by the rule of the scenario and not of the method.
+    ``held_out`` are more normals, for thresholds only (MVTec-LOCO's ``validation``; most datasets have none). What
+    replay may use is given by :meth:`rehearse`: the scenario decides it, not the method.
     """
 
     task: str
@@ -55,12 +59,12 @@ class Lesson:
     widened: tuple[Photo, ...] = field(default=(), repr=False)
 
     def rehearse(self, count: int, *, per: Literal["task", "total"] = "task", seed: int = 0) -> tuple[Photo, ...]:
-        """All that a replay method trains on for this task.
+        """All images that a replay method trains on for this task.
 
-        Usually that is ``train`` and ``count`` of the training images of each earlier task (or of all of them
-        together, with ``per="total"``), drawn without repetition, all of them where there are fewer. In a scenario of
-        drift it is the training images once, drawn from the whole range of drift up to this task (``widened``): the
-        paper widens the range instead of storing images.
+        Usually ``train`` and ``count`` of the training images of each earlier task (with ``per="total"``, of all
+        earlier tasks together), drawn without repetition, all of them where there are fewer. In a drift scenario, the
+        training images once, drawn from the whole range of drift up to this task (``widened``): the paper widens the
+        range instead of storing images.
 
         >>> photos = [Photo(str(n), lambda: np.zeros((8, 8, 3), np.uint8)) for n in range(9)]
         >>> lesson = Lesson("c", tuple(photos[6:]), earlier=(tuple(photos[:3]), tuple(photos[3:6])))
@@ -81,11 +85,11 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a method says about N images.
+    """The scores of N images.
 
-    ``image`` (N,): the higher, the more anomalous. ``maps`` (N, H, W): the same for places on a grid of the method's
-    own choice, None when it has no idea where. ``routes``: the task each image was taken for, None when it does not
-    ask. ``thresholds`` (N,): above which score the method itself would raise an alarm, not knowing the task.
+    ``image`` (N,): higher is more anomalous. ``maps`` (N, H, W): the same per cell of a grid of any size, None for a
+    method without localisation. ``routes``: the task chosen for each image, None for a method that does not route.
+    ``thresholds`` (N,): the score above which the method would raise an alarm, without knowing the task.
     """
 
     image: Floats
@@ -96,29 +100,29 @@ class Scores:
 
 @dataclass(frozen=True)
 class Parameters:
-    """How many numbers a model has, and how many of them learning may change."""
+    """The number of parameters of a model, and how many of them are trainable."""
 
     total: int
     trainable: int
 
 
 class Cache(Protocol):
-    """Where what was once computed of a photo can be had again; the benchmark brings one."""
+    """A cache for resized images and features; the benchmark provides one."""
 
     def prepared(self, photos: Sequence[Photo], size: int) -> NDArray[np.uint8]:
-        """The photos as an encoder sees them, (N, size, size, 3) uint8."""
+        """The photos resized for an encoder, (N, size, size, 3) uint8."""
         ...
 
     def features(self, recipe: str, photos: Sequence[Photo], compute: Callable[[Sequence[Photo]], Floats]) -> Floats:
-        """``compute(photos)``, float32 with N as first axis, or what it gave before.
+        """``compute(photos)``, float32 with N as first axis, from the cache where it has them.
 
-        ``recipe`` names everything besides the pixels that decides the result.
+        ``recipe`` is the cache key of everything besides the pixels that decides the result.
         """
         ...
 
 
 class NoCache:
-    """Remembers nothing."""
+    """A cache that stores nothing."""
 
     def prepared(self, photos: Sequence[Photo], size: int) -> NDArray[np.uint8]:
         """The photos, read and resized now."""
@@ -129,32 +133,32 @@ class NoCache:
         return compute(photos)
 
 
-def _say_nothing(_text: str) -> None:
-    """Nobody listens."""
+def _no_messages(_text: str) -> None:
+    """Drop a progress message."""
 
 
 @dataclass(frozen=True)
 class Workbench:
-    """What a method works with and the result must not depend on, but for the seed.
+    """The surroundings of a method: seed, device, cache, scratch folder. Only the seed may change a result.
 
-    ``scratch`` is a folder for what is half done within one task, so that a training that was stopped can go on (see
-    :mod:`dinosaur_ad.methods.training.training`); it is emptied when the task is learned and tested. ``say`` tells the
-    user how far a long task has come.
+    ``scratch`` is a folder for checkpoints within one task, from which an interrupted training continues (see
+    :mod:`dinosaur_ad.methods.training`); it is emptied when the task is learned and tested. ``say`` is a callback for
+    progress messages.
     """
 
     seed: int = 0
     device: str = "cpu"
     cache: Cache = field(default_factory=NoCache)
     scratch: Path | None = None
-    say: Callable[[str], None] = field(default=_say_nothing, repr=False, compare=False)
+    say: Callable[[str], None] = field(default=_no_messages, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Base of a method's settings: a frozen dataclass of plain values.
+    """Base class of a method's settings: a frozen dataclass of plain values.
 
-    Fields marked ``field(metadata={"place": True})`` say where something lies (a file of weights) and not what is
-    computed; a result may be resumed with another place, but not with another value.
+    Fields marked ``field(metadata={"place": True})`` are locations (a file of weights). A run may be resumed with
+    another location, but not with another value of any other field.
     """
 
     def identity(self) -> dict[str, Any]:
@@ -162,18 +166,24 @@ class Config:
         places = {entry.name for entry in fields(self) if entry.metadata.get("place")}
         return {key: value for key, value in asdict(self).items() if key not in places}
 
+    def require_at_least(self, method: str, limits: dict[str, int]) -> None:
+        """Raise an error for the first field below its limit; ``method`` is the name in the message."""
+        for name, least in limits.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{method}'s {name} must be at least {least}, got {getattr(self, name)}.")
+
 
 class Method(ABC):
-    """A continual anomaly detector as the benchmark compares it: one instance lives through one sequence of tasks.
+    """A continual anomaly detector as the benchmark compares it; one instance learns one sequence of tasks.
 
-    Everything random comes from ``workbench.seed``: the same lessons in the same order give the same scores.
+    Everything random is seeded by ``workbench.seed``: the same lessons in the same order give the same scores.
     """
 
     has_maps: ClassVar[bool] = True
     routes: ClassVar[bool] = False
-    """Whether it chooses a task for each image; if so, :meth:`score` can also be told the task."""
+    """Whether it chooses a task for each image; if so, :meth:`score` also accepts the task."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """Modules beyond the package's own dependencies, so that a run can say what is missing before it begins."""
+    """Modules beyond the package's own dependencies; a run reports missing ones before it starts."""
 
     def __init__(self, config: Any, workbench: Workbench) -> None:
         self.config = config
@@ -181,7 +191,7 @@ class Method(ABC):
 
     @classmethod
     def summary_with(cls, config: Any) -> str | None:
-        """One line about the method with these settings, where the registered line would not be true of all."""
+        """One line about the method with these settings, where the registered summary does not hold for all."""
         return None
 
     @abstractmethod
@@ -190,29 +200,66 @@ class Method(ABC):
 
     @abstractmethod
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
-        """Score images of any task, without being told which; ``task`` only for methods that route."""
+        """Score images of any learned task; ``task`` names it, only for methods that route."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write all that was learned into an empty folder; safetensors and JSON, never pickle."""
+        """Write the learned state into an empty folder, as safetensors and JSON, never as pickle."""
 
     @abstractmethod
     def load(self, folder: Path) -> None:
-        """Become what was saved there; scores are then the same to the last bit."""
+        """Read a saved state; the scores are then the same to the last bit."""
 
     @abstractmethod
     def storage_bytes(self) -> int:
-        """Bytes that have to be kept for what was learned so far, beyond the pretrained weights."""
+        """Bytes of the learned state, beyond the pretrained weights."""
 
     @abstractmethod
     def parameters(self) -> Parameters:
-        """The size of the model, without what it remembers."""
+        """The size of the model, without its memory of the tasks."""
 
     @abstractmethod
     def info(self) -> dict[str, Any]:
-        """What made the scores, JSON-able: encoder or backbone in truthful words, its weights' hash, precision."""
+        """What made the scores, as JSON: encoder or backbone, the hash of its weights, precision."""
+
+    def skip_training(self, task: str) -> bool:
+        """Take a task as learned without training it, to measure the speed of scoring where memory is short.
+
+        False, and nothing done, for methods whose scoring needs what learning makes: that is the default.
+        """
+        return False
 
     def _refuse_task(self, task: str | None) -> None:
-        """For methods that do not route: being told the task is a mistake of the caller."""
+        """For methods that do not route: a task given to :meth:`score` is an error of the caller."""
         if task is not None:
             raise InputError(f"{type(self).__name__} does not route images to tasks; leave the task out.")
+
+
+# --- rules that all methods share ---
+
+
+def require_normals(task: str, photos: Sequence[Photo]) -> None:
+    """Raise an error if a task has no training images.
+
+    >>> require_normals("bolts", [])
+    Traceback (most recent call last):
+        ...
+    dinosaur_ad.errors.InputError: The task 'bolts' has no training images; give at least one normal.
+    """
+    if not photos:
+        raise InputError(f"The task '{task}' has no training images; give at least one normal.")
+
+
+def require_photos(photos: Sequence[Photo]) -> None:
+    """Raise an error if there are no images to score."""
+    if not photos:
+        raise InputError("Expected at least one image to score, got none.")
+
+
+def training_threshold(score_N: NDArray[np.floating[Any]]) -> float:
+    """The paper's threshold for the methods it compares with: the 97.5th percentile of the training images' scores.
+
+    >>> training_threshold(np.arange(41.0))
+    39.0
+    """
+    return quantile_threshold(score_N, false_alarms=0.025)

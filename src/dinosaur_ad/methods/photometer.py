@@ -27,11 +27,21 @@ from typing import Any
 import numpy as np
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.contract import (
+    Config,
+    Floats,
+    Lesson,
+    Method,
+    Parameters,
+    Photo,
+    Scores,
+    Workbench,
+    require_normals,
+    require_photos,
+    training_threshold,
+)
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
-from dinosaur_ad.methods.parts.state import StateFiles
-from dinosaur_ad.methods.parts.thresholds import training_threshold
+from dinosaur_ad.methods.shared.state_files import StateFiles
 
 RECIPE = "mean-brightness"
 
@@ -77,7 +87,7 @@ class Photometer(Method):
 
     def learn(self, lesson: Lesson) -> None:
         """Measure the training images."""
-        refuse_no_normals(lesson.task, lesson.train)
+        require_normals(lesson.task, lesson.train)
         light_N = self._light(lesson.train)
         mean, spread = float(light_N.mean()), max(float(light_N.std()), self.config.least_spread)
         off_N = np.abs(light_N - mean) / spread
@@ -85,7 +95,7 @@ class Photometer(Method):
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Measure the images, and compare them with the task that fits best, or with ``task``."""
-        refuse_no_photos(photos)
+        require_photos(photos)
         if not self._tasks:
             raise InputError("The photometer has learned no task yet; let it learn one first.")
         if task is not None and task not in self._tasks:

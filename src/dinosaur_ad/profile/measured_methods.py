@@ -195,7 +195,8 @@ class ContractSubject:
         too_large = None if epochs is None else self._too_large()
         self._folder.mkdir(parents=True, exist_ok=True)
         if too_large:
-            self._leave_untrained(too_large)
+            if not self.method.skip_training(TASK):
+                raise InputError(f"It cannot be profiled here: {too_large}.")
             self.method.save(self._folder)
             return {"images": 0, "epochs": None, "seconds": None, "parts": {}, "skipped": too_large}
         self._cache.taken()
@@ -214,14 +215,6 @@ class ContractSubject:
         if self.method.workbench.device != "cpu" or available is None or needed <= available:
             return None
         return f"learning needs about {needed / 2**30:.1f} GiB of memory and {available / 2**30:.1f} GiB are available"
-
-    def _leave_untrained(self, reason: str) -> None:
-        """Pass for one that has learned: IUF's time for an image does not depend on what its weights are."""
-        from dinosaur_ad.methods.iuf import IUF
-
-        if not isinstance(self.method, IUF):
-            raise InputError(f"It cannot be profiled here: {reason}.")
-        self.method._history.append({"task": TASK, "epochs": 0})
 
     def load(self) -> None:
         """What :meth:`learn` kept."""

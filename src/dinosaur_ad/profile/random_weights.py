@@ -43,7 +43,7 @@ def stand_in_weights(settings: Mapping[str, Any], folder: Path) -> tuple[dict[st
 def _weights_are_here(name: str) -> bool:
     from dinosaur_ad.encoders import list_specs
     from dinosaur_ad.encoders.weights.local import cache_home, ensure, status
-    from dinosaur_ad.methods.parts.vit_weights import VITS
+    from dinosaur_ad.methods.shared.vit_weights import VITS
 
     if name in VITS:
         spec = VITS[name]
@@ -59,6 +59,6 @@ def _weights_are_here(name: str) -> bool:
 
 def _spec(name: str) -> Any:
     from dinosaur_ad.encoders import get_spec
-    from dinosaur_ad.methods.parts.vit_weights import VITS
+    from dinosaur_ad.methods.shared.vit_weights import VITS
 
     return VITS[name] if name in VITS else get_spec(name)

@@ -64,7 +64,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods.contract import Config, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.contract import (
+    Config,
+    Lesson,
+    Method,
+    Parameters,
+    Photo,
+    Scores,
+    Workbench,
+    require_normals,
+    require_photos,
+    training_threshold,
+)
 from dinosaur_ad.methods.dne.gaussian import (
     Doubles,
     Estimator,
@@ -80,12 +91,10 @@ from dinosaur_ad.methods.dne.gaussian import (
     unit_length,
 )
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
-from dinosaur_ad.methods.parts.state import StateFiles
-from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.parts.vit_weights import PATCHES, ViTSpec, sized, vit_spec
-from dinosaur_ad.methods.training.training import Schedule
-from dinosaur_ad.methods.training.training_steps import precision_words
+from dinosaur_ad.methods.shared.precision import precision_words
+from dinosaur_ad.methods.shared.state_files import StateFiles
+from dinosaur_ad.methods.shared.vit_weights import PATCHES, ViTSpec, sized, vit_spec
+from dinosaur_ad.methods.training import Schedule
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.dne.classifier_training import FineTuned, Tuning
@@ -128,16 +137,7 @@ class DNEConfig(Config):
 
     def schedule(self) -> Schedule:
         """How long and how fast a task is trained."""
-        return Schedule(
-            epochs=self.epochs,
-            batch=self.batch,
-            rate=self.rate,
-            decay=self.decay,
-            eps=self.eps,
-            mixed=self.mixed,
-            tf32=self.tf32,
-            course=self.course,
-        )
+        return Schedule.of(self)
 
     def estimator(self) -> Estimator:
         """How mean and covariance are had from embeddings."""
@@ -193,7 +193,7 @@ class DNE(Method):
 
     def learn(self, lesson: Lesson) -> None:
         """Fine-tune on the task, keep its statistics, and make the distribution and the threshold anew."""
-        refuse_no_normals(lesson.task, lesson.train)
+        require_normals(lesson.task, lesson.train)
         config, number = self.config, len(self._tasks)
         tuning = self._network.learn(lesson.train, number, config.schedule())
         z_NC = self._as_compared(tuning.z_NC)
@@ -215,7 +215,7 @@ class DNE(Method):
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """One score an image, and the one threshold there is."""
         self._refuse_task(task)
-        refuse_no_photos(photos)
+        require_photos(photos)
         return Scores(image=self._distance(photos), thresholds=np.full(len(photos), self._threshold, np.float32))
 
     def _distance(self, photos: Sequence[Photo]) -> Singles:
@@ -298,7 +298,7 @@ def _told(tuning: Tuning) -> dict[str, Any]:
     for name, value in tuning.before.items():
         told[f"{name}_before"] = _short(value)
         told[name] = [_short(log.extra[name]) for log in tuning.logs]
-    return told | {"skipped_steps": sum(log.nan for log in tuning.logs)}
+    return told | {"skipped_steps": sum(log.skipped for log in tuning.logs)}
 
 
 def _told_scores(score_N: Singles) -> dict[str, float]:

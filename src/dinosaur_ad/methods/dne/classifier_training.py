@@ -18,10 +18,10 @@ from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.contract import Photo, Workbench
 from dinosaur_ad.methods.dne.cutpaste import two_views
 from dinosaur_ad.methods.dne.gaussian import Singles
-from dinosaur_ad.methods.parts.photos import to_images
-from dinosaur_ad.methods.parts.vit_base import load_vit
-from dinosaur_ad.methods.training.training import EpochLog, Schedule, Step, train
-from dinosaur_ad.methods.training.training_steps import repeatable
+from dinosaur_ad.methods.shared.precision import deterministic
+from dinosaur_ad.methods.shared.torch_tools import to_images
+from dinosaur_ad.methods.shared.vit_base import load_vit
+from dinosaur_ad.methods.training import EpochLog, Schedule, Step, train
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +66,7 @@ class FineTuned:
         import torch
 
         rows = []
-        with torch.inference_mode(), repeatable():
+        with torch.inference_mode(), deterministic():
             for group in batched(photos, BATCH):
                 pixels = self.workbench.cache.prepared(group, self.config.size)
                 rows.append(self.vit.cls(to_images(pixels, self.workbench.device)).cpu().numpy())
@@ -92,7 +92,7 @@ class FineTuned:
         def loss(step: Step) -> torch.Tensor:
             if self.config.collect == "during" and step.epoch == schedule.epochs - 1:
                 # As exactly as they will be scored: the statistics are made of what little the embeddings differ by.
-                with torch.no_grad(), torch.autocast(step.images.device.type, enabled=False), repeatable():
+                with torch.no_grad(), torch.autocast(step.images.device.type, enabled=False), deterministic():
                     z_BC = self.vit.cls(step.images).cpu()
                 for photo, z_C in zip(step.photos, z_BC, strict=True):
                     collected_NC[rows[photo.key]] = z_C

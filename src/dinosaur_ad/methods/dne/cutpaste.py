@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dinosaur_ad.methods.parts.colours import SATURATION, blended
+from dinosaur_ad.methods.shared.torch_tools import SATURATION, adjust_colours
 
 if TYPE_CHECKING:
     import torch
@@ -126,7 +126,7 @@ def recoloured(
     for change in range(4):
         kinds = [each.order[change] for each in colours]
         factors = [(*each.factors, 1.0)[kind] for each, kind in zip(colours, kinds, strict=True)]
-        changed = blended(images, torch.tensor(kinds), images.new_tensor(factors), region_NHW)
+        changed = adjust_colours(images, torch.tensor(kinds), images.new_tensor(factors), region_NHW)
         hues = [number for number, kind in enumerate(kinds) if kind == HUE]
         if hues:
             changed[hues] = shift_hue(images[hues], shift_N111[hues])

@@ -51,7 +51,18 @@ import numpy as np
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.methods.contract import Config, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.contract import (
+    Config,
+    Lesson,
+    Method,
+    Parameters,
+    Photo,
+    Scores,
+    Workbench,
+    require_normals,
+    require_photos,
+    training_threshold,
+)
 from dinosaur_ad.methods.efficientad import distillation_losses as losses
 from dinosaur_ad.methods.efficientad import pdn
 from dinosaur_ad.methods.efficientad.model import (
@@ -61,16 +72,13 @@ from dinosaur_ad.methods.efficientad.model import (
     training_record,
 )
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.methods.parts.lazy import import_torch
-from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
-from dinosaur_ad.methods.parts.state import StateFiles
-from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.training.training_steps import precision_words, repeatable, rounds, scoring_words
+from dinosaur_ad.methods.shared.precision import deterministic, precision_words, scoring_words, uses_tf32
+from dinosaur_ad.methods.shared.state_files import StateFiles
+from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images
+from dinosaur_ad.methods.training import EpochLog, Schedule, train
 
 if TYPE_CHECKING:
     import torch
-
-    from dinosaur_ad.methods.training.training import EpochLog
 
 BATCH = 16  # images scored at a time
 HELD_OUT = 0.1
@@ -169,7 +177,7 @@ class EfficientAD(Method):
         """Train student and autoencoder on ``lesson.rehearse`` with the teacher's statistics of these images."""
         config = self.config
         photos = lesson.rehearse(config.replay, per=config.replay_per, seed=self.workbench.seed)
-        refuse_no_normals(lesson.task, photos)
+        require_normals(lesson.task, photos)
         taught, held_out = self._split(photos, lesson.held_out)
         self._networks.measure(self._images(taught))
         logs = self._train(taught)
@@ -194,23 +202,12 @@ class EfficientAD(Method):
         )
 
     def _train(self, photos: Sequence[Photo]) -> list[EpochLog]:
-        from dinosaur_ad.methods.training.training import Schedule, train
-
-        config, learners = self.config, self._networks.learners
+        config = self.config
         epochs = epochs_within(config.epochs, config.steps, len(photos), config.batch)
-        schedule = Schedule(
-            epochs=epochs,
-            batch=config.batch,
-            rate=config.rate,
-            decay=config.decay,
-            mixed=config.mixed,
-            tf32=config.tf32,
-            course="drop" if config.slow_end else "constant",
-        )
         return train(
-            learners.train(),
+            self._networks.learners.train(),
             photos,
-            schedule,
+            Schedule.of(config, epochs=epochs, course="drop" if config.slow_end else "constant"),
             self.workbench,
             task=len(self._tasks),
             size=config.size,
@@ -221,7 +218,7 @@ class EfficientAD(Method):
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Scores, maps (N, 64, 64) at 256 pixels, and the one threshold there is."""
         self._refuse_task(task)
-        refuse_no_photos(photos)
+        require_photos(photos)
         torch = import_torch()
         margin = 0 if self.config.padded else pdn.UNPADDED_MARGIN
         with torch.inference_mode():
@@ -235,7 +232,7 @@ class EfficientAD(Method):
     def _maps(self, photos: Sequence[Photo]) -> torch.Tensor:
         """Both maps (N, 2, H, W) of all photos."""
         torch = import_torch()
-        with repeatable(tf32=rounds(self.config, self.workbench.device)):
+        with deterministic(tf32=uses_tf32(self.config, self.workbench.device)):
             return torch.cat([self._networks.maps(images) for images in self._images(photos)])
 
     def _images(self, photos: Sequence[Photo]) -> Iterator[torch.Tensor]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 if TYPE_CHECKING:
     import torch

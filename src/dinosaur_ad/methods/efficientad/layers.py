@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from dinosaur_ad.methods.parts.cell_means import cell_means
+from dinosaur_ad.methods.shared.torch_tools import cell_means
 
 
 class Halve(nn.Module):  # type: ignore[misc]

@@ -12,16 +12,14 @@ from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.efficientad import distillation_losses as losses
 from dinosaur_ad.methods.efficientad import pdn
 from dinosaur_ad.methods.efficientad.penalty import PenaltyImages
-from dinosaur_ad.methods.parts.colours import blended
-from dinosaur_ad.methods.parts.lazy import import_torch
-from dinosaur_ad.methods.parts.photos import to_images
-from dinosaur_ad.methods.training.training_records import finite_or_none, loss_record
+from dinosaur_ad.methods.shared.torch_tools import adjust_colours, import_torch, to_images
+from dinosaur_ad.methods.training import finite_or_none, loss_record
 
 if TYPE_CHECKING:
     import torch
 
     from dinosaur_ad.methods.efficientad import EfficientADConfig
-    from dinosaur_ad.methods.training.training import EpochLog, Step
+    from dinosaur_ad.methods.training import EpochLog, Step
 
 JITTER = 0.2
 
@@ -123,7 +121,7 @@ def jittered(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     mean, deviation = (torch.tensor(each, device=images.device)[:, None, None] for each in (IMAGE_MEAN, IMAGE_STD))
     kinds_N = torch.randint(3, (len(images),), generator=generator)
     factors_N = 1 + JITTER * (2 * torch.rand(len(images), generator=generator) - 1)
-    return (blended(images * deviation + mean, kinds_N, factors_N) - mean) / deviation
+    return (adjust_colours(images * deviation + mean, kinds_N, factors_N) - mean) / deviation
 
 
 def epochs_within(epochs: int, steps: int | None, images: int, batch: int) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.encoders.weights.local import cache_home
 from dinosaur_ad.errors import EncoderError, InputError
-from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 if TYPE_CHECKING:
     import torch

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad.images.loading import find_images, read_image
-from dinosaur_ad.methods.parts.held import Held
-from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.shared.pixel_cache import PixelCache
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ class PenaltyImages:
     def __init__(self, folder: str, size: int) -> None:
         self.paths = find_images([Path(folder).expanduser()], strict=True)
         self.size = size
-        self._held = Held(KEEP_BYTES)
+        self._cache = PixelCache(KEEP_BYTES)
 
     @cached_property
     def sha256(self) -> str:
@@ -52,11 +52,11 @@ class PenaltyImages:
             return np.stack(list(pool.map(self._read, chosen, is_grey)))
 
     def _read(self, index: int, is_grey: bool) -> NDArray[np.uint8]:
-        pixels = self._held.get(index)
+        pixels = self._cache.get(index)
         if pixels is None:
             image = Image.fromarray(read_image(self.paths[index]))
             image = image.resize((2 * self.size, 2 * self.size), Image.Resampling.BILINEAR)
             start = self.size // 2
             pixels = np.asarray(image.crop((start, start, start + self.size, start + self.size)))
-            self._held.offer(index, pixels)
+            self._cache.add(index, pixels)
         return np.asarray(Image.fromarray(pixels).convert("L").convert("RGB")) if is_grey else pixels

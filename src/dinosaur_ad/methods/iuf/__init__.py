@@ -87,15 +87,23 @@ import numpy as np
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.methods.contract import Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.contract import (
+    Lesson,
+    Method,
+    Parameters,
+    Photo,
+    Scores,
+    Workbench,
+    require_normals,
+    require_photos,
+    training_threshold,
+)
 from dinosaur_ad.methods.iuf.config import FeatureIUFConfig, PixelIUFConfig
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
-from dinosaur_ad.methods.parts.state import StateFiles
-from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.training.training import EpochLog, train
-from dinosaur_ad.methods.training.training_records import finite_or_none
-from dinosaur_ad.methods.training.training_steps import import_torch, scoring_words
+from dinosaur_ad.methods.shared.precision import scoring_words
+from dinosaur_ad.methods.shared.state_files import StateFiles
+from dinosaur_ad.methods.shared.torch_tools import import_torch
+from dinosaur_ad.methods.training import EpochLog, finite_or_none, train
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.learner import Learner
@@ -147,7 +155,7 @@ class IUF(Method):
     def learn(self, lesson: Lesson) -> None:
         """Train on the images of the task alone, keep what later tasks must respect, and set the threshold."""
         config, learner, task = self.config, self.learner, len(self._history)
-        refuse_no_normals(lesson.task, lesson.train)
+        require_normals(lesson.task, lesson.train)
         if task >= config.max_tasks:
             raise InputError(
                 f"IUF was built for {config.max_tasks} tasks and '{lesson.task}' is one more; "
@@ -178,7 +186,7 @@ class IUF(Method):
         self._refuse_task(task)
         if not self._history:
             raise InputError("IUF has learned no task yet; call learn first.")
-        refuse_no_photos(photos)
+        require_photos(photos)
         images, maps = [], []
         with import_torch().inference_mode():
             for group in batched(photos, BATCH):
@@ -229,6 +237,11 @@ class IUF(Method):
         """Counted without building the network."""
         return self.learner.parameters()
 
+    def skip_training(self, task: str) -> bool:
+        """The time that an image takes does not depend on the weights."""
+        self._history.append({"task": task, "epochs": 0})
+        return True
+
     def info(self) -> dict[str, Any]:
         """What the network is, and how training went, task by task."""
         return self.learner.info() | {
@@ -254,5 +267,5 @@ def _summary(task: str, logs: Sequence[EpochLog]) -> dict[str, Any]:
         "epochs": len(logs),
         "first_epoch": of(logs[0]),
         "last_epoch": of(logs[-1]),
-        "steps_skipped_not_finite": sum(log.nan for log in logs),
+        "steps_skipped_not_finite": sum(log.skipped for log in logs),
     }

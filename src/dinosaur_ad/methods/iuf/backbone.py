@@ -18,7 +18,7 @@ from dinosaur_ad.encoders import Encoder, EncoderSpec, ResNetFeatures, get_spec,
 from dinosaur_ad.encoders.base import check_layers, check_size
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods.iuf.efficientnet import ARCHITECTURES, EfficientNetMaps, channels_and_parameters
-from dinosaur_ad.methods.parts.photos import to_images
+from dinosaur_ad.methods.shared.torch_tools import to_images
 
 ORIGINAL = "efficientnet-b4"
 STRIDE = 16  # pixels a cell of the grid, for convolutional networks

@@ -8,7 +8,7 @@ from typing import Literal
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config
-from dinosaur_ad.methods.training.training import Schedule
+from dinosaur_ad.methods.training import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class PixelIUFConfig(IUFConfig):
 
     def schedule(self, task: int) -> Schedule:
         """The paper's, for every task."""
-        return Schedule(self.epochs, self.batch, self.rate, self.decay, mixed=self.mixed, tf32=self.tf32)
+        return Schedule.of(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,5 +106,5 @@ class FeatureIUFConfig(IUFConfig):
     def schedule(self, task: int) -> Schedule:
         """AdamW for the base stage, plain SGD for the incremental ones; the gradient is limited by the learner."""
         if task == 0:
-            return Schedule(self.epochs, self.batch, self.rate, self.decay, "adamw", mixed=self.mixed, tf32=self.tf32)
-        return Schedule(self.epochs, self.batch, self.later_rate, 0.0, "sgd", mixed=self.mixed, tf32=self.tf32)
+            return Schedule.of(self, optimizer="adamw", clip=None)
+        return Schedule.of(self, optimizer="sgd", rate=self.later_rate, decay=0.0, clip=None)

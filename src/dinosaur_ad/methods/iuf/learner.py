@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.backends.torch_backend import check_device
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
-from dinosaur_ad.methods.training.training_steps import repeatable, rounds
+from dinosaur_ad.methods.shared.precision import deterministic, uses_tf32
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import IUFConfig
-    from dinosaur_ad.methods.training.training import Step
+    from dinosaur_ad.methods.training import Step
 
 PARTS = ("reconstruction", "discrimination", "compression", "variety")
 
@@ -127,7 +127,7 @@ class Learner(ABC):
 
     def asking(self) -> AbstractContextManager[None]:
         """The precision in which the network answers when it is not trained."""
-        return repeatable(tf32=rounds(self.config, self.workbench.device))
+        return deterministic(tf32=uses_tf32(self.config, self.workbench.device))
 
     @abstractmethod
     def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:

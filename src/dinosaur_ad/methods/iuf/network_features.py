@@ -25,12 +25,12 @@ from dinosaur_ad.methods.iuf.rules import (
     share_of_small_singular_values,
 )
 from dinosaur_ad.methods.iuf.transformer import FeatureNetwork
-from dinosaur_ad.methods.parts.photos import to_images
-from dinosaur_ad.methods.training.training_steps import precision_words
+from dinosaur_ad.methods.shared.precision import precision_words
+from dinosaur_ad.methods.shared.torch_tools import to_images
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
-    from dinosaur_ad.methods.training.training import Step
+    from dinosaur_ad.methods.training import Step
 
 AT_ONCE = 24  # images whose features are computed together, always in the same groups
 HISTORY = 768  # images of the running epoch whose features the compression looks at

@@ -23,12 +23,12 @@ from dinosaur_ad.methods.iuf.rules import (
     directions_of_rows,
     tail_of_singular_values,
 )
-from dinosaur_ad.methods.parts.photos import to_images
-from dinosaur_ad.methods.training.training_steps import precision_words
+from dinosaur_ad.methods.shared.precision import precision_words
+from dinosaur_ad.methods.shared.torch_tools import to_images
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import PixelIUFConfig
-    from dinosaur_ad.methods.training.training import Step
+    from dinosaur_ad.methods.training import Step
 
 CONSTRAINED = ("encoder.", "decoder.", "to_pixels.")
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from dinosaur_ad.methods.iuf.attention import Attention, Block
-from dinosaur_ad.methods.parts.cell_means import cell_means
+from dinosaur_ad.methods.shared.torch_tools import cell_means
 
 if TYPE_CHECKING:
     from dinosaur_ad.methods.iuf.config import FeatureIUFConfig

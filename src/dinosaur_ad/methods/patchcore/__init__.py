@@ -55,14 +55,24 @@ from dinosaur_ad.core.coreset import coreset_size, greedy_coreset
 from dinosaur_ad.encoders import ResNetSpec, get_spec
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.contract import (
+    Config,
+    Floats,
+    Lesson,
+    Method,
+    Parameters,
+    Photo,
+    Scores,
+    Workbench,
+    require_normals,
+    require_photos,
+    training_threshold,
+)
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.methods.parts.flat_memory import FlatMemory, remember
-from dinosaur_ad.methods.parts.lazy import import_torch
-from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos
-from dinosaur_ad.methods.parts.state import StateFiles
-from dinosaur_ad.methods.parts.thresholds import training_threshold
 from dinosaur_ad.methods.patchcore.patch_features import PatchFeatures
+from dinosaur_ad.methods.shared.flat_memory import FlatMemory, remember
+from dinosaur_ad.methods.shared.state_files import StateFiles
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 if TYPE_CHECKING:
     import torch
@@ -153,7 +163,7 @@ class PatchCore(Method):
         """Keep a coreset of the old memory and of all patches of ``lesson.rehearse``, and set the threshold."""
         config, seed = self.config, self.workbench.seed
         photos = lesson.rehearse(config.replay, per=config.replay_per, seed=seed)
-        refuse_no_normals(lesson.task, photos)
+        require_normals(lesson.task, photos)
         torch = import_torch()
         with torch.inference_mode():
             points_PC, old = self._gather(photos)
@@ -168,7 +178,7 @@ class PatchCore(Method):
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Scores and maps (N, 28, 28) on the grid of the features, and the one threshold there is."""
         self._refuse_task(task)
-        refuse_no_photos(photos)
+        require_photos(photos)
         torch = import_torch()
         images, maps = [], []
         with torch.inference_mode():

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders import Encoder, ResNetFeatures, ResNetSpec, get_spec, load_encoder, load_resnet
-from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 if TYPE_CHECKING:
     import torch

@@ -1,1 +1,6 @@
-"""The training loop that the trained methods share: epochs, checkpoints, resuming."""
+"""The training loop of the methods that train: epochs, optimizers, checkpoints, resuming."""
+
+from dinosaur_ad.methods.training.training_data import EpochLog, Schedule, Step, finite_or_none, loss_record
+from dinosaur_ad.methods.training.training_loop import train
+
+__all__ = ["EpochLog", "Schedule", "Step", "finite_or_none", "loss_record", "train"]

@@ -65,14 +65,24 @@ import numpy as np
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.contract import (
+    Config,
+    Floats,
+    Lesson,
+    Method,
+    Parameters,
+    Photo,
+    Scores,
+    Workbench,
+    require_normals,
+    require_photos,
+    training_threshold,
+)
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.methods.parts.flat_memory import remember
-from dinosaur_ad.methods.parts.lazy import import_torch
-from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
-from dinosaur_ad.methods.parts.state import StateFiles
-from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.training.training_steps import precision_words, rounds, scoring_words
+from dinosaur_ad.methods.shared.flat_memory import remember
+from dinosaur_ad.methods.shared.precision import precision_words, scoring_words, uses_tf32
+from dinosaur_ad.methods.shared.state_files import StateFiles
+from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images
 from dinosaur_ad.methods.ucad.key_memory import TaskMemory, farthest_points, pack, route, unpack
 from dinosaur_ad.methods.ucad.prompt_training import region_labels, train_prompt, training_record
 from dinosaur_ad.methods.ucad.prompted_features import PromptedFeatures, PromptKind
@@ -169,7 +179,7 @@ class UCAD(Method):
             shifted=config.shifted,
             dim=config.dim,
             device=workbench.device,
-            tf32=rounds(config, workbench.device),
+            tf32=uses_tf32(config, workbench.device),
         )
         self._tasks: list[TaskMemory] = []
 
@@ -177,7 +187,7 @@ class UCAD(Method):
 
     def learn(self, lesson: Lesson) -> None:
         """Train the task's prompt on the regions of its images, then choose its keys and its knowledge."""
-        refuse_no_normals(lesson.task, lesson.train)
+        require_normals(lesson.task, lesson.train)
         if lesson.task in [memory.name for memory in self._tasks]:
             raise InputError(f"UCAD has learned the task '{lesson.task}' already; it learns each once.")
         torch, config, seed = import_torch(), self.config, (self.workbench.seed, len(self._tasks))
@@ -225,7 +235,7 @@ class UCAD(Method):
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Scores and maps on the grid of patches, by the memory that the keys name or that of ``task``."""
-        refuse_no_photos(photos)
+        require_photos(photos)
         known = self._known(task)
         maps, chosen = [], []
         with import_torch().inference_mode():

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.coreset import greedy_coreset
-from dinosaur_ad.methods.parts.flat_memory import BLOCK_BYTES, FlatMemory, remember
-from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.shared.flat_memory import BLOCK_BYTES, FlatMemory, remember
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 if TYPE_CHECKING:
     import torch

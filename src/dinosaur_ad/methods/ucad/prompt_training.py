@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dinosaur_ad.methods.contract import Floats, Photo, Workbench
-from dinosaur_ad.methods.parts.lazy import import_torch
-from dinosaur_ad.methods.training.training_records import loss_record
+from dinosaur_ad.methods.shared.torch_tools import import_torch
+from dinosaur_ad.methods.training import EpochLog, Schedule, Step, loss_record, train
 from dinosaur_ad.methods.ucad import contrastive_loss as losses
 from dinosaur_ad.methods.ucad.prompted_features import PromptedFeatures
 from dinosaur_ad.methods.ucad.regions import RegionMaker
@@ -17,7 +17,6 @@ from dinosaur_ad.methods.ucad.regions import RegionMaker
 if TYPE_CHECKING:
     import torch
 
-    from dinosaur_ad.methods.training.training import EpochLog, Step
     from dinosaur_ad.methods.ucad import UCADConfig
 
 
@@ -46,23 +45,13 @@ def train_prompt(
     settings: Mapping[str, Any],
 ) -> list[EpochLog]:
     """Train ``prompt`` in place so that features agree with the regions; nothing else changes."""
-    from dinosaur_ad.methods.training.training import Schedule, train
-
     measure = losses.contrast if config.loss == "cosine" else losses.exponential_contrast
 
     def loss(step: Step) -> torch.Tensor:
         label_NP = import_torch().from_numpy(np.stack([labels[photo.key] for photo in step.photos]))
         return measure(features(step.images, prompt), label_NP.to(step.images.device))
 
-    schedule = Schedule(
-        epochs=config.epochs,
-        batch=config.batch,
-        rate=config.rate,
-        decay=config.decay,
-        clip=config.clip,
-        mixed=config.mixed,
-        tf32=config.tf32,
-    )
+    schedule = Schedule.of(config)
     module = import_torch().nn.ParameterList([prompt])
     return train(module, photos, schedule, workbench, task=task, size=config.size, loss=loss, settings=settings)
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dinosaur_ad.errors import EncoderError
-from dinosaur_ad.methods.parts.lazy import import_torch
-from dinosaur_ad.methods.parts.vit_base import POSITIONS, VisionTransformer, load_vit, sized, vit_name, vit_spec
-from dinosaur_ad.methods.training.training_steps import repeatable
+from dinosaur_ad.methods.shared.precision import deterministic
+from dinosaur_ad.methods.shared.torch_tools import import_torch
+from dinosaur_ad.methods.shared.vit_base import POSITIONS, VisionTransformer, load_vit, sized, vit_name, vit_spec
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +65,7 @@ class PromptedFeatures:
         if prompt is not None and self.kind == "prefix":
             self._prefixes.prompt_L2C = prompt
         # Otherwise cuDNN would round to TF32 unasked and pick its algorithms by their speed, which cannot be repeated.
-        with repeatable(tf32=self._tf32):
+        with deterministic(tf32=self._tf32):
             try:
                 tokens_NTC = self.network.tokens(images, added, shifted=self._shifted)
             finally:

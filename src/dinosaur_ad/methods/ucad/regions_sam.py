@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import EncoderError
-from dinosaur_ad.methods.parts.lazy import import_torch
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 from dinosaur_ad.methods.ucad.regions import Labels, most_frequent
 
 if TYPE_CHECKING:

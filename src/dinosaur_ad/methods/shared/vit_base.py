@@ -1,6 +1,6 @@
 """The plain vision transformer that DNE fine-tunes and UCAD prompts, or a registered token encoder in its place.
 
-``vit-base`` is the ViT-B/16 of both (see :mod:`~dinosaur_ad.methods.parts.vit_weights`), ``tiny-vit`` a small random
+``vit-base`` is the ViT-B/16 of both (see :mod:`~dinosaur_ad.methods.shared.vit_weights`), ``tiny-vit`` a small random
 one for tests. Any token encoder of :mod:`dinosaur_ad.encoders` works as a substitute; ``info`` then says so. A position
 table for another image size is resampled once, when the network is made, and is trained in that form.
 
@@ -19,7 +19,7 @@ from dinosaur_ad.encoders import EncoderSpec
 from dinosaur_ad.encoders.weights.convert import Floats
 from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file
 from dinosaur_ad.errors import EncoderError, InputError, install_command
-from dinosaur_ad.methods.parts.vit_weights import (
+from dinosaur_ad.methods.shared.vit_weights import (
     PATCHES,
     POSITIONS,
     ViTSpec,

@@ -13,12 +13,10 @@ from method_helpers import build, grey, tiny
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Workbench, get_method
-from dinosaur_ad.methods.parts.cell_means import cell_means
-from dinosaur_ad.methods.parts.photos import refuse_no_normals, refuse_no_photos, to_images
-from dinosaur_ad.methods.parts.state import StateFiles
-from dinosaur_ad.methods.parts.thresholds import training_threshold
-from dinosaur_ad.methods.training.training_records import finite_or_none, loss_record
-from dinosaur_ad.methods.training.training_steps import EpochLog
+from dinosaur_ad.methods.contract import require_normals, require_photos, training_threshold
+from dinosaur_ad.methods.shared.state_files import StateFiles
+from dinosaur_ad.methods.shared.torch_tools import cell_means, to_images
+from dinosaur_ad.methods.training import EpochLog, finite_or_none, loss_record
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
@@ -113,12 +111,12 @@ def test_images_are_the_literal_ones_with_the_channels_last_in_memory() -> None:
 
 
 def test_no_images_are_refused() -> None:
-    refuse_no_normals("bolts", [grey(90, "a")])
-    refuse_no_photos([grey(90, "a")])
+    require_normals("bolts", [grey(90, "a")])
+    require_photos([grey(90, "a")])
     with pytest.raises(InputError, match="'bolts' has no training images"):
-        refuse_no_normals("bolts", ())
+        require_normals("bolts", ())
     with pytest.raises(InputError, match="at least one image to score"):
-        refuse_no_photos(())
+        require_photos(())
 
 
 @pytest.mark.parametrize("name", TRAINED)
