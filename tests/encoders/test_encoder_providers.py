@@ -180,7 +180,7 @@ def test_strict_refuses_and_lists_what_is_here(
     ("options", "says"),
     [
         ({"provider": "openvno"}, "no provider 'openvno'; choose one of: auto, onnx-cpu, openvino"),
-        ({"precision": "fp16"}, "no precision 'fp16'; choose one of: float32, bfloat16"),
+        ({"precision": "fp8"}, "no precision 'fp8'; choose one of: float32, bfloat16"),
         ({"provider": "onnx-cpu", "backend": "torch"}, "'onnx-cpu' does not run on the backend torch"),
         ({"export": "folder", "provider": "openvino"}, "leave out the provider"),
         ({"export": "folder", "precision": "int8"}, "leave out the provider, the precision"),
@@ -265,6 +265,10 @@ def test_missing_weights_are_no_reason_to_fall_back(capsys: pytest.CaptureFixtur
     with pytest.raises(EncoderError, match="dinosaur weights fetch dinov3-small"):
         load_encoder("dinov3-small", provider="openvino", precision="bfloat16")
     assert "fallback" not in capsys.readouterr().err
+
+
+def test_the_older_spelling_of_a_precision_is_the_same_precision() -> None:
+    assert tiny(precision="fp32").precision == "float32"
 
 
 def test_torch_as_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,12 +158,13 @@ def add_encoder_options(parser: argparse.ArgumentParser) -> None:
     """Add what decides how the encoder runs; :func:`encoder_options` reads it."""
     group = parser.add_argument_group("encoder")
     group.add_argument("--weights", metavar="PATH", type=Path, help="weights from this file, not from the cache")
-    group.add_argument("--backend", choices=("onnx", "torch"), default="onnx", help="what runs it (default: onnx)")
+    # The older way to say --provider torch; the library that runs the graph follows from the provider.
+    group.add_argument("--backend", choices=("onnx", "torch"), default="onnx", help=argparse.SUPPRESS)
     add_threads(group)
     group.add_argument(
         "--provider",
         metavar="NAME",
-        help="what runs it: onnx-cpu (default), openvino, cuda, tensorrt, coreml, xnnpack, acl, torch; or auto: "
+        help="what it runs on: onnx-cpu (default), openvino, cuda, tensorrt, coreml, xnnpack, acl, torch; or auto: "
         "measure once and keep the fastest that is right",
     )
     group.add_argument("--precision", metavar="NAME", help="float32 (default), bfloat16, float16 or int8")

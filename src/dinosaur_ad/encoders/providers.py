@@ -19,6 +19,8 @@ from dinosaur_ad.core.threads import allotted_threads, usable_threads
 from dinosaur_ad.errors import EncoderError, install_command
 
 PRECISIONS = ("float32", "bfloat16", "float16", "int8")
+OLD_PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""Spellings of earlier versions, still accepted."""
 DEFAULT_PROVIDER, DEFAULT_PRECISION = "onnx-cpu", "float32"
 MOST_THREADS = 1024
 """No box has more cores; run times fail on much larger numbers in ways of their own."""
@@ -81,10 +83,15 @@ def get_provider(name: str) -> Provider:
 
 
 def check_precision(precision: str) -> str:
-    """Return ``precision`` when there is one of that name."""
-    if precision not in PRECISIONS:
+    """The name of a precision, also for its older spelling; an unknown one is an error that lists those there are.
+
+    >>> check_precision("float16"), check_precision("fp16")
+    ('float16', 'float16')
+    """
+    name = OLD_PRECISIONS.get(precision, precision)
+    if name not in PRECISIONS:
         raise EncoderError(f"There is no precision '{precision}'; choose one of: {', '.join(PRECISIONS)}.")
-    return precision
+    return name
 
 
 def why_not(name: str, precision: str) -> str | None:

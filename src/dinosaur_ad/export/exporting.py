@@ -95,6 +95,7 @@ def export(
     """
     out = Path(out)
     refuse_occupied(out)
+    precision = check_precision(precision)
     _refuse_impossible(kind, precision, with_bank)
     subject = find_subject(store, encoder, preset, weights, task, with_bank)
     normals = find_normals(images, subject.store, subject.task)
@@ -172,7 +173,6 @@ def check(
 def _refuse_impossible(kind: str, precision: str, with_bank: bool) -> None:
     if kind not in MODEL_FILES:
         raise InputError(f"There is no format '{kind}'; choose one of: {', '.join(MODEL_FILES)}.")
-    check_precision(precision)
     if kind == "openvino" and (reason := why_not("openvino", precision if precision == "bfloat16" else "float32")):
         raise EncoderError(
             f"An export is opened and compared before it counts, and OpenVINO cannot do that here: {reason}."
@@ -180,12 +180,12 @@ def _refuse_impossible(kind: str, precision: str, with_bank: bool) -> None:
     if precision == "bfloat16" and kind != "openvino":
         raise InputError(
             "bfloat16 is how OpenVINO computes, not what an ONNX file holds (ONNX Runtime has no such products on x86, "
-            "and on ARM they are a setting of the session); use --format openvino, or --precision fp16 or int8."
+            "and on ARM they are a setting of the session); use --format openvino, or --precision float16 or int8."
         )
     if precision == "bfloat16" and with_bank:
         raise InputError(
             "OpenVINO would compute the distances to the bank in bfloat16 too, which is too coarse for them; leave out "
-            "--with-bank, or use --precision fp32, fp16 or int8."
+            "--with-bank, or use --precision float32, float16 or int8."
         )
 
 
