@@ -24,7 +24,7 @@ from benchmarks.images import products
 from benchmarks.measure import Section, Table, Target, Timing, at_least, at_most, milliseconds
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.encoders import Encoder, compare_tokens, load_encoder, prepare
-from dinosaur_ad.encoders.choice.auto import sample_images
+from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.providers import available
 from dinosaur_ad.presets import DEFAULT
 from dinosaur_ad.profile.machine import matmul_rate

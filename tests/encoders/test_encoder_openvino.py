@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dinosaur_ad.encoders import Encoder, Layer, compare_tokens, list_specs, load_encoder, providers
+from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.backends import openvino_backend
-from dinosaur_ad.encoders.choice.auto import sample_images
 from dinosaur_ad.encoders.parity import failure
 
 pytest.importorskip("openvino")

@@ -11,9 +11,10 @@ import onnx
 import onnxruntime
 import pytest
 
+from dinosaur_ad import _cpu
 from dinosaur_ad.encoders import Encoder, Tokens, compare_tokens, list_specs, load_encoder, opening, providers
+from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.backends.onnx_backend import OnnxEncoder, serialised_graph
-from dinosaur_ad.encoders.choice.auto import sample_images
 from dinosaur_ad.encoders.graph.forms import in_form, quantise_columns
 from dinosaur_ad.encoders.parity import failure
 from dinosaur_ad.encoders.weights.local import add, ensure
@@ -26,12 +27,9 @@ TINY = ("tiny-dinov2", "tiny-dinov3")
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     """What is known of this machine is asked anew, before and after a test that pretends."""
-    asked = (providers.openvino_capabilities, providers.cpu_flags, providers.cpu_model)
-    for each in asked:
-        each.cache_clear()
+    providers.openvino_capabilities.cache_clear()
     yield
-    for each in asked:
-        each.cache_clear()
+    providers.openvino_capabilities.cache_clear()
 
 
 def tiny(name: str = "tiny-dinov2", **options: Any) -> Encoder:
@@ -211,9 +209,9 @@ def test_without_a_cpu_for_it_bfloat16_falls_back(monkeypatch: pytest.MonkeyPatc
 )
 def test_the_cpu_is_read_from_linux(machine: str, flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     word = "Features" if flag == "bf16" else "flags"
-    monkeypatch.setattr(providers, "_cpuinfo", lambda: f"model name\t: {machine}\n{word}\t\t: fpu {flag} x\n")
+    monkeypatch.setattr(_cpu, "read_cpuinfo", lambda: f"model name\t: {machine}\n{word}\t\t: fpu {flag} x\n")
     monkeypatch.setattr(providers, "openvino_capabilities", lambda: frozenset({"BF16"}))
-    assert providers.cpu_model() == machine
+    assert _cpu.cpu_model() == machine
     assert flag in providers.cpu_flags()
     assert providers.why_not("openvino", "bfloat16") is None
 

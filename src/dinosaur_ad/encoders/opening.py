@@ -49,7 +49,7 @@ def open_encoder(request: Request, provider: str | None, precision: str | None, 
     request.loaded  # noqa: B018 - weights that are not here are the caller's business, not a reason to fall back
     try:
         if provider == "auto":
-            from dinosaur_ad.encoders.choice.auto import choose
+            from dinosaur_ad.encoders.auto import choose
 
             choice = choose(request, precision)
             to_stderr(choice.sentence)

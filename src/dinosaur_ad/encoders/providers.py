@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
+from dinosaur_ad._cpu import cpu_flags
 from dinosaur_ad._text import first_line
 from dinosaur_ad.core.threads import allotted_threads, usable_threads
 from dinosaur_ad.errors import EncoderError, install_command
@@ -144,20 +143,6 @@ def has_int8_dot_product() -> bool:
 
 
 @cache
-def cpu_flags() -> frozenset[str]:
-    """What the CPU can do, in Linux' words; nothing where the system does not say."""
-    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
-    return frozenset(found[1].split()) if found else frozenset()
-
-
-@cache
-def cpu_model() -> str:
-    """What the CPU calls itself, as well as the system knows."""
-    found = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
-    return found[1].strip() if found else platform.processor() or platform.machine()
-
-
-@cache
 def openvino_capabilities() -> frozenset[str] | str:
     """What OpenVINO says its CPU device can do, or the reason why it cannot be asked."""
     try:
@@ -195,10 +180,3 @@ def _has_bfloat16() -> bool:
     capabilities, flags = openvino_capabilities(), cpu_flags()
     # OpenVINO also names what it emulates with AVX-512; where the system tells no flags, its word must do.
     return "BF16" in capabilities and (not flags or bool(flags & _BFLOAT16_FLAGS))
-
-
-def _cpuinfo() -> str:
-    try:
-        return Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ""

@@ -71,7 +71,8 @@ def _memory(method: Method) -> str:
         for key, word in (("inspect_peak_bytes", "inspecting"), ("learn_peak_bytes", "learning"))
         if memory[key] is not None
     ]
-    return f"memory {', '.join(shown) or 'not known'}; first result {method['cold_start']['seconds']:.1f} s after the start"
+    start = method["cold_start"]["seconds"]
+    return f"memory {', '.join(shown) or 'not known'}; first result {start:.1f} s after the start"
 
 
 def _encoder(method: Method, profile: Document) -> str:
