@@ -119,7 +119,7 @@ def _session(encoder: Encoder, pixels: Pixels) -> Callable[[], object]:
     if encoder.backend == "onnx":
         return partial(inner._session.run, ["cls", "patches"], {"images": pixels})
     if encoder.backend == "openvino":
-        return partial(inner._single.infer, {"images": pixels}, share_inputs=True, share_outputs=True)
+        return partial(inner._runner._single.infer, {"images": pixels}, share_inputs=True, share_outputs=True)
     return partial(inner._run, pixels)
 
 

@@ -27,9 +27,10 @@ TINY = ("tiny-dinov2", "tiny-dinov3")
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     """What is known of this machine is asked anew, before and after a test that pretends."""
-    providers.openvino_capabilities.cache_clear()
+    known = providers.openvino_capabilities
+    known.cache_clear()
     yield
-    providers.openvino_capabilities.cache_clear()
+    known.cache_clear()
 
 
 def tiny(name: str = "tiny-dinov2", **options: Any) -> Encoder:

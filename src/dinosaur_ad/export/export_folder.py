@@ -11,8 +11,7 @@ from pathlib import Path
 import onnx
 
 from dinosaur_ad._atomic import make_folder, write_atomic
-from dinosaur_ad.encoders.backends.exported import MODEL_FILES, Manifest
-from dinosaur_ad.encoders.backends.exported_runs import STAMP
+from dinosaur_ad.encoders.backends.exported import MODEL_FILES, STAMP, Manifest
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.export.tensorrt import SCRIPT, build_script, for_tensorrt
