@@ -78,10 +78,9 @@ def _add_counts(parser: argparse.ArgumentParser) -> None:
 
 def profile(arguments: argparse.Namespace) -> int:
     """Measure, print the result, and write what was asked for."""
-    from dinosaur_ad.profile.document import write_page, write_profile
+    from dinosaur_ad.profile.document import FAILED, MEASURED, write_page, write_profile
     from dinosaur_ad.profile.profile_tables import profile_page, to_text
     from dinosaur_ad.profile.profiling import Profiler
-    from dinosaur_ad.profile.schema import FAILED, MEASURED
     from dinosaur_ad.profile.summary import summary
 
     _check_place(arguments.out, "--out")

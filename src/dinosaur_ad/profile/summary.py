@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dinosaur_ad.profile.document import Document
-from dinosaur_ad.profile.schema import MEASURED
+from dinosaur_ad.profile.document import MEASURED, Document
 
 Method = dict[str, Any]
 
