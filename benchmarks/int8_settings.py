@@ -41,7 +41,7 @@ from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.scoring import patch_distances
 from dinosaur_ad.datasets import mtd_scenario
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Tokens, compare_tokens, prepare
-from dinosaur_ad.encoders.graph.rewrite import copied
+from dinosaur_ad.encoders.graph.forms import copied
 from dinosaur_ad.encoders.graph.vit_graph import build_graph
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.encoders.weights.local import ensure

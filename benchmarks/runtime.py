@@ -24,7 +24,7 @@ from benchmarks.images import products
 from benchmarks.measure import Section, Table, Target, Timing, at_least, at_most, milliseconds
 from dinosaur_ad import Dinosaur, EncoderOptions
 from dinosaur_ad.encoders import Encoder, compare_tokens, load_encoder, prepare
-from dinosaur_ad.encoders.choice.auto import sample_images
+from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.providers import available
 from dinosaur_ad.presets import DEFAULT
 from dinosaur_ad.profile.machine import matmul_rate
@@ -119,7 +119,7 @@ def _session(encoder: Encoder, pixels: Pixels) -> Callable[[], object]:
     if encoder.backend == "onnx":
         return partial(inner._session.run, ["cls", "patches"], {"images": pixels})
     if encoder.backend == "openvino":
-        return partial(inner._single.infer, {"images": pixels}, share_inputs=True, share_outputs=True)
+        return partial(inner._runner._single.infer, {"images": pixels}, share_inputs=True, share_outputs=True)
     return partial(inner._run, pixels)
 
 

@@ -148,7 +148,7 @@ def test_the_box_is_healthy(box: Box, store: Path) -> None:
 @pytest.mark.parametrize("form", ["onnx", "openvino"])
 def test_export_and_inspect_with_what_was_exported(box: Box, store: Path, photos: Path, form: str) -> None:
     out = box.folder / f"export-{form}"
-    box.dinosaur("export", "--format", form, "--precision", "fp32", "--store", store, "--out", out)
+    box.dinosaur("export", "--format", form, "--precision", "float32", "--store", store, "--out", out)
     suffix = {"onnx": ".onnx", "openvino": ".xml"}[form]
     assert [path for path in out.rglob("*") if path.suffix == suffix]
     expected, found = inspected(box, store, photos), inspected(box, store, photos, "--export", out)

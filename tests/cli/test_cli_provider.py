@@ -9,7 +9,7 @@ import pytest
 from cli_helpers import NEW_STORE, assert_refused
 
 from dinosaur_ad.cli import main
-from dinosaur_ad.encoders.choice import auto
+from dinosaur_ad.encoders import auto
 
 Capture = pytest.CaptureFixture[str]
 

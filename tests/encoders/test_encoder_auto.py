@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dinosaur_ad.encoders import load_encoder
-from dinosaur_ad.encoders.choice import auto, probes
-from dinosaur_ad.encoders.choice.auto import choice_file, choose, sample_images
+from dinosaur_ad.encoders import auto, load_encoder
+from dinosaur_ad.encoders.auto import choice_file, choose, sample_images
 from dinosaur_ad.encoders.opening import Request
 from dinosaur_ad.encoders.providers import UnavailableError
 from dinosaur_ad.errors import EncoderError
@@ -24,18 +23,17 @@ OTHER = ("openvino", "bfloat16")
 # A candidate without an encoder: its tokens are pixels, times CHANGE; its seconds are SECONDS.
 OBEDIENT = """
 import json, sys, numpy as np
-order = json.loads(sys.stdin.readline())
+order = json.load(sys.stdin)
 patches = np.load(order["images"])[:, :4, :4].astype(np.float32) + 1
 patches[0, 0, 0] *= CHANGE
 np.savez(order["tokens"], cls=patches[:, 0, 0], patches=patches)
-print(json.dumps({"ready": True}), flush=True)
-for line in sys.stdin:
-    print(json.dumps({"seconds": SECONDS}), flush=True)
+print(json.dumps({"seconds": SECONDS}), flush=True)
 """
 MISCHIEF = {
     "aborts": ("import os; os.abort()", "was ended by SIGABRT"),
     "exits": ("raise SystemExit(3)", "ended with exit code 3"),
-    "babbles": ("print('illegal instruction', flush=True)", "answered nonsense"),
+    "babbles": ("print('illegal instruction', flush=True)", "its process gave no result"),
+    "writes no tokens": ("print('{\"seconds\": 0.001}')", "its process gave no result"),
     "says why": ('print(\'{"error": "no such kernel"}\', flush=True)', "no such kernel"),
     "is not finite": (OBEDIENT.replace("CHANGE", "np.nan").replace("SECONDS", "0.001"), "not all finite"),
     "is another": (OBEDIENT.replace("CHANGE", "-1").replace("SECONDS", "0.001"), "cosine at least -1.00000"),
@@ -66,7 +64,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Any:
             return [sys.executable, "-c", scripts[way]]
 
         monkeypatch.setattr(auto, "available", lambda: here)
-        monkeypatch.setattr(probes, "command", command)
+        monkeypatch.setattr(auto, "command", command)
         return started
 
     return start
@@ -118,17 +116,19 @@ def test_a_candidate_that_fails_is_passed_over_with_a_sentence(
     play({REFERENCE: obedient(0.05), OTHER: script})
     choice = choose(REQUEST)
     assert (choice.provider, choice.precision) == REFERENCE
-    (sentence,) = [line for line in capsys.readouterr().err.splitlines() if "passed over" in line]
-    assert sentence.startswith("auto: passed over openvino bfloat16: ")
+    (sentence,) = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    assert sentence.startswith("auto: left out openvino bfloat16: ")
     assert reason in sentence
     assert sentence.endswith(".")
 
 
-def test_a_candidate_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "OPENING_LIMIT", 0.5)
-    monkeypatch.setattr(probes, "command", lambda _: [sys.executable, "-c", "import sys; sys.stdin.read()"])
-    with pytest.raises(probes.ProbeError, match=r"did not answer within 0\.5 seconds"):
-        probes.Probe({})
+def test_a_candidate_that_hangs_is_ended(
+    play: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(auto, "TRIAL_SECONDS", 3.0)
+    play({REFERENCE: obedient(0.05), OTHER: "import time; time.sleep(600)"})
+    assert choose(REQUEST).provider == "onnx-cpu"
+    assert "its process did not end within 3 seconds" in capsys.readouterr().err
 
 
 def test_a_gain_that_may_be_noise_does_not_cost_exactness(play: Any) -> None:
@@ -201,7 +201,7 @@ def test_a_choice_that_cannot_be_kept_is_still_made(play: Any, home: Path, capsy
     play({REFERENCE: obedient(0.05), OTHER: obedient(0.02)})
     home.write_text("a file where the folder should be")
     assert choose(REQUEST).provider == "openvino"
-    assert "it will be measured again" in capsys.readouterr().err
+    assert "the next start measures again" in capsys.readouterr().err
 
 
 def test_the_real_thing_in_real_processes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

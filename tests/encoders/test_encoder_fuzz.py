@@ -264,7 +264,7 @@ def test_only_what_a_fetch_left_is_swept(toy: Toy, home: Path, tmp_path: Path) -
     (folder / ".notes").mkdir(parents=True)
     (folder / ".fetch-link").symlink_to(victim)
     (folder / ".fetch-dead").mkdir()
-    from dinosaur_ad.encoders.weights.weight_folders import sweep
+    from dinosaur_ad.encoders.weights.local import sweep
 
     sweep(folder)
     assert (victim / "precious").exists()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dinosaur_ad.encoders import Encoder, Layer, compare_tokens, list_specs, load_encoder, providers
+from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.backends import openvino_backend
-from dinosaur_ad.encoders.choice.auto import sample_images
 from dinosaur_ad.encoders.parity import failure
 
 pytest.importorskip("openvino")
@@ -59,9 +59,9 @@ def test_many_images_in_streams_give_the_bits_of_one_at_a_time(precision: str, m
     encoder = tiny("tiny-dinov2", precision)
     images = np.random.default_rng(0).integers(0, 256, (13, encoder.size, encoder.size, 3), np.uint8)
     alone = [encoder.encode_prepared(image[None]) for image in images]
-    assert encoder._queue is None  # type: ignore[attr-defined]
+    assert encoder._runner._queue is None  # type: ignore[attr-defined]
     together = encoder.encode_prepared(images)
-    assert encoder._queue is not None  # type: ignore[attr-defined]
+    assert encoder._runner._queue is not None  # type: ignore[attr-defined]
     for n, one in enumerate(alone):
         np.testing.assert_array_equal(together.patches[n], one.patches[0])
         np.testing.assert_array_equal(together.cls[n], one.cls[0])
@@ -70,7 +70,7 @@ def test_many_images_in_streams_give_the_bits_of_one_at_a_time(precision: str, m
 def test_threads_are_limited() -> None:
     encoder = tiny("tiny-dinov2", threads=1)
     assert encoder.threads == 1
-    assert encoder._single.get_compiled_model().get_property("INFERENCE_NUM_THREADS") == 1  # type: ignore[attr-defined]
+    assert encoder._runner._single.get_compiled_model().get_property("INFERENCE_NUM_THREADS") == 1  # type: ignore[attr-defined]
 
 
 def test_callers_in_several_threads_get_their_own_tokens() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dinosaur_ad.encoders import Tokens, load_encoder
-from dinosaur_ad.encoders.choice.auto import sample_images
+from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.parity import TokenParity, compare_tokens, failure, limits
 from dinosaur_ad.encoders.providers import PRECISIONS
 from dinosaur_ad.errors import EncoderError

@@ -11,9 +11,10 @@ import onnx
 import onnxruntime
 import pytest
 
+from dinosaur_ad import _cpu
 from dinosaur_ad.encoders import Encoder, Tokens, compare_tokens, list_specs, load_encoder, opening, providers
+from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.backends.onnx_backend import OnnxEncoder, serialised_graph
-from dinosaur_ad.encoders.choice.auto import sample_images
 from dinosaur_ad.encoders.graph.forms import in_form, quantise_columns
 from dinosaur_ad.encoders.parity import failure
 from dinosaur_ad.encoders.weights.local import add, ensure
@@ -26,12 +27,10 @@ TINY = ("tiny-dinov2", "tiny-dinov3")
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     """What is known of this machine is asked anew, before and after a test that pretends."""
-    asked = (providers.openvino_capabilities, providers.cpu_flags, providers.cpu_model)
-    for each in asked:
-        each.cache_clear()
+    known = providers.openvino_capabilities
+    known.cache_clear()
     yield
-    for each in asked:
-        each.cache_clear()
+    known.cache_clear()
 
 
 def tiny(name: str = "tiny-dinov2", **options: Any) -> Encoder:
@@ -180,7 +179,7 @@ def test_strict_refuses_and_lists_what_is_here(
     ("options", "says"),
     [
         ({"provider": "openvno"}, "no provider 'openvno'; choose one of: auto, onnx-cpu, openvino"),
-        ({"precision": "fp16"}, "no precision 'fp16'; choose one of: float32, bfloat16"),
+        ({"precision": "fp8"}, "no precision 'fp8'; choose one of: float32, bfloat16"),
         ({"provider": "onnx-cpu", "backend": "torch"}, "'onnx-cpu' does not run on the backend torch"),
         ({"export": "folder", "provider": "openvino"}, "leave out the provider"),
         ({"export": "folder", "precision": "int8"}, "leave out the provider, the precision"),
@@ -211,9 +210,9 @@ def test_without_a_cpu_for_it_bfloat16_falls_back(monkeypatch: pytest.MonkeyPatc
 )
 def test_the_cpu_is_read_from_linux(machine: str, flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     word = "Features" if flag == "bf16" else "flags"
-    monkeypatch.setattr(providers, "_cpuinfo", lambda: f"model name\t: {machine}\n{word}\t\t: fpu {flag} x\n")
+    monkeypatch.setattr(_cpu, "read_cpuinfo", lambda: f"model name\t: {machine}\n{word}\t\t: fpu {flag} x\n")
     monkeypatch.setattr(providers, "openvino_capabilities", lambda: frozenset({"BF16"}))
-    assert providers.cpu_model() == machine
+    assert _cpu.cpu_model() == machine
     assert flag in providers.cpu_flags()
     assert providers.why_not("openvino", "bfloat16") is None
 
@@ -265,6 +264,10 @@ def test_missing_weights_are_no_reason_to_fall_back(capsys: pytest.CaptureFixtur
     with pytest.raises(EncoderError, match="dinosaur weights fetch dinov3-small"):
         load_encoder("dinov3-small", provider="openvino", precision="bfloat16")
     assert "fallback" not in capsys.readouterr().err
+
+
+def test_the_older_spelling_of_a_precision_is_the_same_precision() -> None:
+    assert tiny(precision="fp32").precision == "float32"
 
 
 def test_torch_as_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_onnx_and_torch_agree(name: str, patches: int, layers: tuple[Layer, ...]
     pytest.importorskip("transformers")
     size = patches * patch(name)
     ours = load_encoder(name, layers=layers, size=size)
-    theirs = load_encoder(name, layers=layers, size=size, backend="torch")
+    theirs = load_encoder(name, layers=layers, size=size, provider="torch")
     a, b = ours.encode(images), theirs.encode(images)
     assert a.patches.shape == b.patches.shape == (3, patches, patches, 16 * len(layers))
     assert cosine(a.cls, b.cls) > 0.99999
@@ -126,8 +126,8 @@ def test_pixels_of_another_size_are_refused() -> None:
         ({"layers": ()}, "at least one"),
         ({"layers": (1, 1)}, "different blocks"),
         ({"layers": "final"}, "blocks from 0 to 2"),
-        ({"backend": "tensorflow"}, "choose onnx or torch"),
-        ({"device": "tpu"}, "'tpu' here; available: cpu"),
+        ({"backend": "tensorflow"}, "choose a provider instead: auto, onnx-cpu"),
+        ({"device": "cuda"}, "add provider='torch', or use provider='cuda'"),
         ({"precision": "float16", "strict": True}, "knows float32"),
         ({"precision": "float64"}, "choose one of: float32"),
         ({"threads": 0}, "at least 1"),

@@ -15,7 +15,7 @@ from export_helpers import TESTS, taught, write_images
 import dinosaur_ad.export.exporting as export_module
 from dinosaur_ad import Dinosaur, EncoderOptions, load_encoder
 from dinosaur_ad.encoders import prepare
-from dinosaur_ad.encoders.backends import exported_runs
+from dinosaur_ad.encoders.backends import exported
 from dinosaur_ad.encoders.backends.exported import open_exported, read_manifest
 from dinosaur_ad.encoders.providers import why_not
 from dinosaur_ad.errors import DinosaurError, EncoderError, InputError
@@ -132,7 +132,7 @@ def test_many_images_in_batches_go_through_streams_and_come_out_the_same(tmp_pat
     encoder = open_exported(export(tmp_path / "out", kind="openvino", store=store).folder, threads=2)
     pixels = np.concatenate([prepare(TESTS, 70)] * 8)
     first, later = encoder.encode_prepared(pixels[:12]), encoder.encode_prepared(pixels)
-    assert encoder._running._queue is not None  # type: ignore[attr-defined]
+    assert encoder._runner._queue is not None  # type: ignore[attr-defined]
     np.testing.assert_allclose(later.patches[-12:], first.patches, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(later.cls[-12:], first.cls, rtol=1e-4, atol=1e-5)
 
@@ -283,9 +283,9 @@ def test_bfloat16_on_a_cpu_without_it_falls_back_aloud_and_not_with_strict(
 ) -> None:
     need("openvino", "bfloat16")
     made = export(tmp_path / "out", kind="openvino", precision="bfloat16", store=store)
-    old = exported_runs.why_not
+    old = exported.why_not
     monkeypatch.setattr(
-        exported_runs, "why_not", lambda name, kind: "the CPU is old" if kind == "bfloat16" else old(name, kind)
+        exported, "why_not", lambda name, kind: "the CPU is old" if kind == "bfloat16" else old(name, kind)
     )
     encoder = open_exported(made.folder)
     assert encoder.info()["precision"] == "float32"

@@ -10,6 +10,7 @@ from export_helpers import taught
 
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.cli import export_command as verb
+from dinosaur_ad.encoders.backends.exported import read_manifest
 from dinosaur_ad.errors import DinosaurError
 
 
@@ -67,11 +68,25 @@ def test_tensorrt_says_that_it_was_not_tried_here(
 
     if why_not("tensorrt", "float32") is None:
         pytest.skip("TensorRT is here, so it was tried")
-    run("--out", tmp_path / "out", "--store", store, "--format", "tensorrt", "--precision", "fp16")
+    run("--out", tmp_path / "out", "--store", store, "--format", "tensorrt", "--precision", "float16")
     assert "TensorRT is not here: the graph was compared on the CPU" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [(), ("--out", "a", "--check", "b"), ("--out", "a", "--precision", "fp8")])
+def test_the_older_spellings_of_a_precision_are_accepted(
+    tmp_path: Path, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--out", tmp_path / "out", "--store", store, "--precision", "fp16") == 0
+    assert "for onnx in float16 to" in capsys.readouterr().out
+    assert read_manifest(tmp_path / "out").precision == "float16"
+
+
+def test_an_unknown_precision_is_answered_with_those_there_are(tmp_path: Path, store: Path) -> None:
+    with pytest.raises(DinosaurError, match="no precision 'fp8'; choose one of: float32, bfloat16, float16, int8"):
+        run("--out", tmp_path / "out", "--store", store, "--precision", "fp8")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--out", "a", "--check", "b")])
 def test_bad_usage_ends_with_the_usage(words: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit):
         run(*words)

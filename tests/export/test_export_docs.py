@@ -17,7 +17,7 @@ from dinosaur_ad.export.gate import FEW_PAIRS, LIMITS
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "export.md"
 RESULT = ROOT / "results" / "edge" / "precision.json"
-ROWS = {"float32": "fp32", "float16": "fp16, bf16", "bfloat16": "fp16, bf16", "int8": "int8"}
+ROWS = {"float32": "float32", "float16": "float16, bfloat16", "bfloat16": "float16, bfloat16", "int8": "int8"}
 REFERENCE = "onnx-cpu float32"
 
 

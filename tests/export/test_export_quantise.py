@@ -12,8 +12,7 @@ from onnx import TensorProto, numpy_helper
 
 from detector_helpers import product
 from dinosaur_ad.encoders.base import Tokens, prepare
-from dinosaur_ad.encoders.graph.half import to_half
-from dinosaur_ad.encoders.graph.rewrite import projections
+from dinosaur_ad.encoders.graph.forms import projections, to_half
 from dinosaur_ad.encoders.graph.vit_graph import build_graph
 from dinosaur_ad.encoders.parity import compare_tokens
 from dinosaur_ad.encoders.registry import get_spec, token_encoder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dinosaur_ad.methods import get_method
+from dinosaur_ad.profile.document import FORMAT, VERSION
 from dinosaur_ad.profile.profiling import ProfilePlan
-from dinosaur_ad.profile.schema import FORMAT, VERSION
 from dinosaur_ad.profile.stages import spread
 
 

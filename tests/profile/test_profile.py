@@ -16,10 +16,9 @@ from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.profile import jobs as profile_jobs
 from dinosaur_ad.profile import profiling as profile
-from dinosaur_ad.profile.process import run_child
+from dinosaur_ad.profile.document import check_profile
 from dinosaur_ad.profile.profile_tables import to_text
-from dinosaur_ad.profile.profiling import Profiler
-from dinosaur_ad.profile.schema import check_profile
+from dinosaur_ad.profile.profiling import Profiler, run_child
 
 
 def quiet(text: str) -> None:

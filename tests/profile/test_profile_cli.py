@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,15 +38,34 @@ def test_a_profile_is_printed_and_written(tmp_path: Path, capsys: pytest.Capture
     out, html = tmp_path / "new" / "box.json", tmp_path / "box.html"
     assert run("profile", "--device-name", "my box", "--out", out, "--html", html, *TINY) == 0
     printed, said = capsys.readouterr()
-    assert "my box (measured)" in printed
+    speed, learning, memory, encoder, *hint = printed.splitlines()
+    assert re.fullmatch(r"one image in [\d.]+ ms \([\d.]+ a second\).*", speed)
+    assert re.fullmatch(r"learning 4 images takes [\d.]+ s", learning)
+    assert re.fullmatch(r"memory \d+ MB inspecting, \d+ MB learning; first result [\d.]+ s after the start", memory)
+    assert encoder == "encoder tiny-dinov2 on onnx-cpu in float32, 1 thread"
+    assert len(hint) <= 1
     assert "inspecting, turn 1 of 1: dinosaur (1 of 1)" in said
-    assert "turn 1" not in printed
+    assert f"dinosaur profile compare {out}" in said
     document = read_profile(out)
     assert document["device_name"] == "my box"
     assert document["settings"]["encoder_options"] == {"backend": "onnx", "threads": 1}
     assert "my box (measured)" in html.read_text()
     assert run("profile", "compare", out) == 0
-    assert capsys.readouterr().out == printed
+    assert "my box (measured)" in capsys.readouterr().out
+
+
+def test_tables_and_json_are_printed_on_demand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = made_up_profile(made_up_method(), device="my box")
+    monkeypatch.setattr(profile.Profiler, "run", lambda self: measured)
+    write_profile(tmp_path / "box.json", measured)
+    assert run("profile", "compare", tmp_path / "box.json") == 0
+    tables = capsys.readouterr().out
+    assert run("profile", "--tables", *TINY) == 0
+    assert capsys.readouterr().out == tables
+    assert run("profile", "--json", *TINY) == 0
+    assert json.loads(capsys.readouterr().out) == measured
 
 
 def test_several_profiles_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

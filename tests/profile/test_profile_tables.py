@@ -13,9 +13,8 @@ from profile_helpers import made_up_method, made_up_profile
 
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.profile.document import not_measured, read_profile, write_profile
+from dinosaur_ad.profile.document import check_profile, not_measured, read_profile, write_profile
 from dinosaur_ad.profile.profile_tables import efficiency_table, profile_page, profile_tables, to_text
-from dinosaur_ad.profile.schema import check_profile
 
 
 def cells(profiles: list[dict[str, Any]]) -> dict[str, dict[str, str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dinosaur_ad import __version__
+from dinosaur_ad._cpu import core_count, cpu_model
 from dinosaur_ad.errors import InputError
 
 REVISION_VARIABLE = "DINOSAUR_REVISION"
@@ -30,8 +31,8 @@ def environment(device: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: version for name in _PACKAGES if (version := _version(name))},
         "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processor": cpu_model(),
+        "cores": core_count(),
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "device": _accelerator(device),
     }
@@ -167,13 +168,6 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    with suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return platform.processor() or platform.machine()
 
 
 def _accelerator(device: str) -> str:

@@ -134,7 +134,7 @@ class Target:
             self.size = round(self.size / patch) * patch
             layer = 2 * depth // 3 if recipe.layer is None else recipe.layer
             self._network = load_encoder(
-                encoder, layers=(layer,), size=self.size, backend="torch", device=device, weights=weights
+                encoder, layers=(layer,), size=self.size, provider="torch", device=device, weights=weights
             )
             self._maps = self._tokens
         info = self._network.info()

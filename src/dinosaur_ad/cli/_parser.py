@@ -158,12 +158,13 @@ def add_encoder_options(parser: argparse.ArgumentParser) -> None:
     """Add what decides how the encoder runs; :func:`encoder_options` reads it."""
     group = parser.add_argument_group("encoder")
     group.add_argument("--weights", metavar="PATH", type=Path, help="weights from this file, not from the cache")
-    group.add_argument("--backend", choices=("onnx", "torch"), default="onnx", help="what runs it (default: onnx)")
+    # The older way to say --provider torch; the library that runs the graph follows from the provider.
+    group.add_argument("--backend", choices=("onnx", "torch"), default="onnx", help=argparse.SUPPRESS)
     add_threads(group)
     group.add_argument(
         "--provider",
         metavar="NAME",
-        help="what runs it: onnx-cpu (default), openvino, cuda, tensorrt, coreml, xnnpack, acl, torch; or auto: "
+        help="what it runs on: onnx-cpu (default), openvino, cuda, tensorrt, coreml, xnnpack, acl, torch; or auto: "
         "measure once and keep the fastest that is right",
     )
     group.add_argument("--precision", metavar="NAME", help="float32 (default), bfloat16, float16 or int8")
@@ -171,12 +172,13 @@ def add_encoder_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--export", metavar="DIR", type=Path, help="run the encoder that dinosaur export wrote there")
 
 
-ENCODER_OPTIONS = ("weights", "backend", "threads", "provider", "precision", "strict", "export")
+ENCODER_OPTIONS = ("weights", "threads", "provider", "precision", "strict", "export")
 
 
 def encoder_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of :func:`add_encoder_options`, for the detector."""
-    return {key: getattr(arguments, key) for key in ENCODER_OPTIONS}
+    options = {key: getattr(arguments, key) for key in ENCODER_OPTIONS}
+    return options | {"provider": "torch"} if arguments.backend == "torch" and not options["provider"] else options
 
 
 def open_store(arguments: argparse.Namespace, **options: Any) -> Dinosaur:

@@ -10,8 +10,6 @@ from dinosaur_ad.cli._extras import require
 from dinosaur_ad.cli._parser import Subparsers, add_false_alarms, add_threads, add_verb
 from dinosaur_ad.errors import InputError
 
-PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
-
 
 def add_parser(verbs: Subparsers) -> None:
     """Add the verb of this file."""
@@ -28,7 +26,7 @@ def add_parser(verbs: Subparsers) -> None:
         "--check", metavar="DIR", type=Path, help="compare the export there with float32 on this machine"
     )
     parser.add_argument("--format", choices=("onnx", "openvino", "tensorrt"), help="what shall run it (default: onnx)")
-    parser.add_argument("--precision", choices=tuple(PRECISIONS), help="how it computes (default: fp32)")
+    parser.add_argument("--precision", metavar="NAME", help="float32 (default), float16, bfloat16 or int8")
 
     what = parser.add_argument_group("what is exported")
     what.add_argument("--store", metavar="DIR", type=Path, help="the encoder and preset of this store")
@@ -68,7 +66,7 @@ def _make(arguments: argparse.Namespace) -> int:
     exported = make(
         arguments.out,
         kind=arguments.format or "onnx",
-        precision=PRECISIONS[arguments.precision or "fp32"],
+        precision=arguments.precision or "float32",
         store=arguments.store,
         encoder=arguments.encoder,
         preset=arguments.preset,

@@ -172,12 +172,14 @@ def _on_ray(arguments: argparse.Namespace) -> tuple[Fleet, Sequence[Path | str]]
     from dinosaur_ad.cluster import Fleet, find_everywhere, is_address
 
     options = encoder_options(arguments)
-    here_only = [f"--{name}" for name in ("provider", "precision", "strict", "export") if options[name]]
+    here_only = [f"--{name}" for name in ("precision", "strict", "export") if options[name]]
+    if options["provider"] not in (None, "onnx-cpu", "torch"):
+        here_only.insert(0, "--provider")
     if here_only:
         raise InputError(
             f"The workers of a cluster run onnx-cpu in float32; leave out {', '.join(here_only)}, or --engine ray."
         )
-    fleet_options = {name: options[name] for name in ("weights", "backend", "threads")}
+    fleet_options = {name: options[name] for name in ("weights", "provider", "threads")}
     fleet = Fleet(open_store(arguments, **options), address=arguments.address, **fleet_options)
     images = find_everywhere(arguments.images)
     remote = next(filter(is_address, images), None)

@@ -1,4 +1,4 @@
-"""The verb profile: how fast, how large and how hungry methods are on this machine; and profiles side by side."""
+"""The verb profile: how fast this machine is; and profiles of several machines side by side."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from dinosaur_ad.cli import bench_options
-from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show_page
+from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, show_json, show_page
 from dinosaur_ad.cli._parser import Subparsers, add_encoder_options, add_verb, encoder_options
+from dinosaur_ad.cli._steps import Steps
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ def add_parser(verbs: Subparsers) -> None:
         verbs,
         "profile",
         profile,
-        "Measure speed, memory, storage and learning time on this machine. Every method runs in processes of its own,\n"
-        "in random order and repeatedly; tables go to stdout, in the form of the paper's efficiency table.",
+        "Measure how fast this machine is. Prints speed, learning time, memory and encoder in five lines; --tables\n"
+        "prints everything that was measured, beside the figures of the paper. Every method runs in processes of its\n"
+        "own, in random order and repeatedly.",
     )
     listed = bench_options.names
     parser.add_argument(
@@ -48,6 +50,9 @@ def add_parser(verbs: Subparsers) -> None:
         "--out", metavar="FILE.json", type=Path, help="write the profile, for: dinosaur profile compare"
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write the tables as a page")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--tables", action="store_true", help="print all tables instead of five lines")
+    form.add_argument("--json", action="store_true", help="print the profile as one JSON object, as --out writes it")
     parser.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="a setting of a method: patchcore.dim=256"
     )
@@ -72,30 +77,38 @@ def _add_counts(parser: argparse.ArgumentParser) -> None:
 
 
 def profile(arguments: argparse.Namespace) -> int:
-    """Measure, print the tables, and write what was asked for."""
-    from dinosaur_ad.profile.document import write_page, write_profile
+    """Measure, print the result, and write what was asked for."""
+    from dinosaur_ad.profile.document import FAILED, MEASURED, write_page, write_profile
     from dinosaur_ad.profile.profile_tables import profile_page, to_text
     from dinosaur_ad.profile.profiling import Profiler
-    from dinosaur_ad.profile.schema import FAILED, MEASURED
+    from dinosaur_ad.profile.summary import summary
 
     _check_place(arguments.out, "--out")
     _check_place(arguments.html, "--html")
-    profiler = Profiler(_plan(arguments), say)
-    try:
-        with _terminated_like_interrupted():
+    plan = _plan(arguments)
+    with Steps() as step, _terminated_like_interrupted():
+        profiler = Profiler(plan, step)
+        try:
             document = profiler.run()
-    except KeyboardInterrupt:
-        if arguments.out is None:
-            raise
-        write_profile(arguments.out, profiler.document(complete=False))
-        raise KeyboardInterrupt(f"what was measured so far is in {arguments.out}") from None
+        except KeyboardInterrupt:
+            if arguments.out is None:
+                raise
+            write_profile(arguments.out, profiler.document(complete=False))
+            raise KeyboardInterrupt(f"what was measured so far is in {arguments.out}") from None
     if arguments.out is not None:
         write_profile(arguments.out, document)
         say(f"profile: {arguments.out}")
     if arguments.html is not None:
         write_page(arguments.html, profile_page([document]))
         say(f"page: {arguments.html}")
-    show_page(to_text([document]))
+    if arguments.json:
+        show_json(document)
+    elif arguments.tables:
+        show_page(to_text([document]))
+    else:
+        show(*summary(document))
+        more = f"dinosaur profile compare {arguments.out}" if arguments.out else "dinosaur profile --tables"
+        say(f"all tables, beside the paper's figures: {more}")
     statuses = {method["status"] for method in document["methods"]}
     return EXIT_ERROR if FAILED in statuses or MEASURED not in statuses else EXIT_OK
 

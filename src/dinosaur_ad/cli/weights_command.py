@@ -11,7 +11,7 @@ from dinosaur_ad.cli._parser import Subparsers, add_verb
 from dinosaur_ad.errors import EncoderError
 
 if TYPE_CHECKING:
-    from dinosaur_ad.encoders.weights.local import Status
+    from dinosaur_ad.encoders.weights.local import WeightStatus
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -80,13 +80,13 @@ def add(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _row(status: Status, *, is_default: bool) -> tuple[str, ...]:
+def _row(status: WeightStatus, *, is_default: bool) -> tuple[str, ...]:
     size = f"{status.bytes / 1e6:.0f}" if status.bytes else "-"
     name = f"{status.name} (default)" if is_default else status.name
     return name, status.state, size, status.licence, status.description
 
 
-def _print(status: Status, *, intact: bool = False) -> None:
+def _print(status: WeightStatus, *, intact: bool = False) -> None:
     state = "intact" if intact and status.state == "ready" else status.state
     size = f", {status.bytes / 1e6:.0f} MB, sha256 {status.sha256[:12]}" if status.bytes else ""
     show(f"{status.name}: {state}{size}, from {status.source}")

@@ -45,7 +45,7 @@ _TIDYING = 20.0
 class Fleet:
     """The detector of a store on every machine of a Ray cluster: the stream and the results of :class:`Dinosaur`.
 
-    ``detector`` has the store; ``weights``, ``backend`` and ``threads`` (one, unless said otherwise) are those of each
+    ``detector`` has the store; ``weights``, ``provider`` and ``threads`` (one, unless said otherwise) are those of each
     worker. Paths must lead to the same files on all machines; addresses (``s3://...``) do so anyway.
     """
 
@@ -54,7 +54,7 @@ class Fleet:
         detector: Dinosaur,
         *,
         weights: str | Path | None = None,
-        backend: str = "onnx",
+        provider: str | None = None,
         threads: int | None = None,
         address: str | None = None,
     ) -> None:
@@ -64,7 +64,7 @@ class Fleet:
         self._address = address
         self._threads = threads or 1
         place = None if weights is None else str(Path(weights).absolute())
-        self._options = EncoderOptions(weights=place, backend=backend, threads=self._threads)
+        self._options = EncoderOptions(weights=place, provider=provider, threads=self._threads)
         self._info: dict[str, Any] = {}
 
     @property

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dinosaur_ad.encoders.base import Encoder, Layer, Tokens, check_layers, check_size, prepare
-from dinosaur_ad.encoders.opening import Request, open_encoder, open_on, open_torch
+from dinosaur_ad.encoders.opening import Request, open_encoder, open_torch
 from dinosaur_ad.encoders.parity import TokenParity, compare_tokens
-from dinosaur_ad.encoders.providers import DEFAULT_PRECISION, MOST_THREADS, available
+from dinosaur_ad.encoders.providers import DEFAULT_PRECISION, MOST_THREADS, PROVIDERS, check_precision
 from dinosaur_ad.encoders.registry import get_spec, list_specs, register, token_encoder
 from dinosaur_ad.encoders.resnet import ResNetFeatures, load_resnet
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec, ResNetSpec
@@ -45,14 +45,14 @@ def load_encoder(
     *,
     layers: Sequence[Layer] = ("final",),
     size: int = 224,
-    backend: str = "onnx",
-    threads: int | None = None,
-    device: str = "cpu",
-    precision: str | None = None,
-    weights: str | Path | None = None,
     provider: str | None = None,
+    precision: str | None = None,
+    threads: int | None = None,
+    weights: str | Path | None = None,
     strict: bool = False,
     export: str | Path | None = None,
+    device: str = "cpu",
+    backend: str | None = None,
 ) -> Encoder:
     """Return the encoder ``name``, ready to encode.
 
@@ -61,14 +61,15 @@ def load_encoder(
     square input in pixels, a multiple of the patch size. ``threads`` limits the CPU threads. ``weights`` takes the
     weights from a file or folder instead of the cache.
 
-    ``provider`` is what runs it: ``"onnx-cpu"`` (the default), ``"openvino"``, another one of
-    :data:`~dinosaur_ad.encoders.providers.PROVIDERS`, or ``"auto"`` for the fastest one here that is right.
-    ``precision`` is ``"float32"`` (the default), ``"bfloat16"``, ``"float16"`` or ``"int8"``. What cannot be had on
-    this machine is replaced by ``onnx-cpu`` in float32: said on stderr and in ``info()["fallback"]``, and refused with
-    ``strict``. ``export`` runs a folder that ``dinosaur export`` made instead.
+    ``provider`` is what it runs on: ``"onnx-cpu"`` (the default), ``"openvino"``, another one of
+    :data:`~dinosaur_ad.encoders.providers.PROVIDERS`, or ``"auto"`` for the fastest one on this machine that passes the
+    parity check. ``precision`` is ``"float32"`` (the default), ``"bfloat16"``, ``"float16"`` or ``"int8"``. If this
+    machine does not have the provider or the precision, ``onnx-cpu`` in float32 runs instead: with a line on stderr and
+    in ``info()["fallback"]``, or an error with ``strict``. ``export`` runs a folder that ``dinosaur export`` made.
 
-    ``backend="torch"`` (with the extra ``bench``) is the way to ``device="cuda"`` and its ``"float16"`` or
-    ``"bfloat16"``; there, nothing is fallen back from.
+    ``device`` is torch's device and needs ``provider="torch"`` (extra ``bench``): ``device="cuda"`` also runs in
+    float16 and bfloat16, and never falls back. The backend (the library that runs the graph) follows from the
+    provider; ``backend="torch"`` is accepted as an older way to write ``provider="torch"``.
 
     >>> load_encoder("tiny-dinov3", layers=(0, "final"), size=64).channels
     32
@@ -78,27 +79,22 @@ def load_encoder(
     chosen = check_layers(layers, spec.depth)
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise EncoderError(f"The number of threads must be at least 1 and at most {MOST_THREADS}, got {threads}.")
-    if backend not in ("onnx", "torch"):
-        raise EncoderError(f"There is no backend '{backend}'; choose onnx or torch.")
+    if backend not in (None, "onnx", "torch"):
+        raise EncoderError(f"There is no backend '{backend}'; choose a provider instead: auto, {', '.join(PROVIDERS)}.")
     if backend == "torch" and provider not in (None, "torch"):
         raise EncoderError(f"The provider '{provider}' does not run on the backend torch; leave one of them out.")
+    if device != "cpu" and "torch" not in (backend, provider):
+        raise EncoderError(
+            f"The device '{device}' is for torch; add provider='torch', or use provider='cuda' for ONNX Runtime."
+        )
     request = Request(name, chosen, size, threads, None if weights is None else Path(weights), device)
     if export is not None:
         return _open_export(export, request, provider, precision, strict)
-    if backend == "torch" or (provider == "torch" and device != "cpu"):
+    if precision is not None:
+        precision = check_precision(precision)
+    if backend == "torch" or device != "cpu":
         return open_torch(request, precision or DEFAULT_PRECISION)
-    if provider is None and device != "cpu":
-        return open_on(request, _provider_of(device), precision or DEFAULT_PRECISION)
     return open_encoder(request, provider, precision, strict=strict)
-
-
-def _provider_of(device: str) -> str:
-    """The provider of ONNX Runtime for a device."""
-    here = {name for name in ("cuda",) if name in available()}
-    if device not in here:
-        known = ", ".join(["cpu", *here])
-        raise EncoderError(f"ONNX Runtime cannot use the device '{device}' here; available: {known}.")
-    return device
 
 
 def _open_export(

@@ -14,7 +14,6 @@ from dinosaur_ad.encoders.providers import (
     DEFAULT_PRECISION,
     DEFAULT_PROVIDER,
     UnavailableError,
-    check_precision,
     first_with,
     get_provider,
     why_not,
@@ -45,14 +44,12 @@ def open_encoder(request: Request, provider: str | None, precision: str | None, 
 
     Without a provider the first one that offers the precision is taken. ``strict`` refuses instead of falling back.
     """
-    if precision is not None:
-        check_precision(precision)
     if provider is not None and provider != "auto":
         get_provider(provider)
     request.loaded  # noqa: B018 - weights that are not here are the caller's business, not a reason to fall back
     try:
         if provider == "auto":
-            from dinosaur_ad.encoders.choice.auto import choose
+            from dinosaur_ad.encoders.auto import choose
 
             choice = choose(request, precision)
             to_stderr(choice.sentence)
@@ -93,8 +90,8 @@ def open_torch(request: Request, precision: str) -> Encoder:
         from dinosaur_ad.encoders.backends.torch_backend import TorchEncoder
     except ImportError as error:
         raise EncoderError(
-            f"The torch backend needs torch and transformers ({error.name or 'one'} is missing); install "
-            f"them with: {install_command('bench')}, or use backend='onnx'."
+            f"The provider torch needs torch and transformers ({error.name or 'one'} is missing); install "
+            f"them with: {install_command('bench')}, or choose another provider."
         ) from error
     weights = request.loaded
     return TorchEncoder(weights, request.layers, request.size, request.threads, request.device, precision)

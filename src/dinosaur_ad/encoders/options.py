@@ -14,11 +14,11 @@ class EncoderOptions:
     one on this machine), ``precision`` is "float32" unless given, "bfloat16", "float16" or "int8". ``threads`` limits
     the CPU threads, of scoring too. ``weights`` is a file or folder to read the weights from instead of the cache, and
     ``export`` a folder written by ``dinosaur export``. ``strict`` raises an error where the provider or the precision
-    is not available, instead of falling back to onnx-cpu in float32. ``backend="torch"`` with a ``device`` needs the
-    extra ``bench``.
+    is not available, instead of falling back to onnx-cpu in float32. ``device`` is for ``provider="torch"``, which needs
+    the extra ``bench``.
 
     >>> EncoderOptions(threads=2)
-    EncoderOptions(provider=None, precision=None, threads=2, weights=None, export=None, strict=False, backend='onnx', \
+    EncoderOptions(provider=None, precision=None, threads=2, weights=None, export=None, strict=False, \
 device='cpu')
     """
 
@@ -28,5 +28,4 @@ device='cpu')
     weights: str | Path | None = None
     export: str | Path | None = None
     strict: bool = False
-    backend: str = "onnx"
     device: str = "cpu"

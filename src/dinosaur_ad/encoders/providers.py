@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
+from dinosaur_ad._cpu import cpu_flags
 from dinosaur_ad._text import first_line
 from dinosaur_ad.core.threads import allotted_threads, usable_threads
 from dinosaur_ad.errors import EncoderError, install_command
 
 PRECISIONS = ("float32", "bfloat16", "float16", "int8")
+OLD_PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""Spellings of earlier versions, still accepted."""
 DEFAULT_PROVIDER, DEFAULT_PRECISION = "onnx-cpu", "float32"
 MOST_THREADS = 1024
 """No box has more cores; run times fail on much larger numbers in ways of their own."""
@@ -81,10 +82,15 @@ def get_provider(name: str) -> Provider:
 
 
 def check_precision(precision: str) -> str:
-    """Return ``precision`` when there is one of that name."""
-    if precision not in PRECISIONS:
+    """The name of a precision, also for its older spelling; an unknown one is an error that lists those there are.
+
+    >>> check_precision("float16"), check_precision("fp16")
+    ('float16', 'float16')
+    """
+    name = OLD_PRECISIONS.get(precision, precision)
+    if name not in PRECISIONS:
         raise EncoderError(f"There is no precision '{precision}'; choose one of: {', '.join(PRECISIONS)}.")
-    return precision
+    return name
 
 
 def why_not(name: str, precision: str) -> str | None:
@@ -137,20 +143,6 @@ def has_int8_dot_product() -> bool:
 
 
 @cache
-def cpu_flags() -> frozenset[str]:
-    """What the CPU can do, in Linux' words; nothing where the system does not say."""
-    found = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
-    return frozenset(found[1].split()) if found else frozenset()
-
-
-@cache
-def cpu_model() -> str:
-    """What the CPU calls itself, as well as the system knows."""
-    found = re.search(r"^(?:model name|Model)\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
-    return found[1].strip() if found else platform.processor() or platform.machine()
-
-
-@cache
 def openvino_capabilities() -> frozenset[str] | str:
     """What OpenVINO says its CPU device can do, or the reason why it cannot be asked."""
     try:
@@ -188,10 +180,3 @@ def _has_bfloat16() -> bool:
     capabilities, flags = openvino_capabilities(), cpu_flags()
     # OpenVINO also names what it emulates with AVX-512; where the system tells no flags, its word must do.
     return "BF16" in capabilities and (not flags or bool(flags & _BFLOAT16_FLAGS))
-
-
-def _cpuinfo() -> str:
-    try:
-        return Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ""

@@ -1,7 +1,7 @@
-"""``dinosaur export``: an encoder, or one with a task's bank, as files for a run time, held to the parity gate.
+"""``dinosaur export``: an encoder, or one with a task's bank, as files for another run time.
 
-The graph is built, brought to the precision asked for, written beside the place where it shall lie, opened in its run
-time and compared with float32. Only what passes is moved into place; what does not is removed, and its figures said.
+The graph is built, brought to the precision asked for, written to a temporary folder, opened in its run time and
+compared with float32 (:mod:`.gate`). Only what passes is moved into place; otherwise nothing is left.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
 from dinosaur_ad._text import printable
+from dinosaur_ad.bank.bank import Bank
 from dinosaur_ad.bank.bank_files import read_bank
 from dinosaur_ad.bank.verdict import alarm_threshold, why_not_ready
-from dinosaur_ad.encoders import Encoder, load_encoder
+from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.encoders.backends.exported import (
     MODEL_FILES,
     ExportedEncoder,
@@ -30,20 +32,97 @@ from dinosaur_ad.encoders.backends.exported import (
     read_manifest,
     write_manifest,
 )
-from dinosaur_ad.encoders.graph.half import to_half
+from dinosaur_ad.encoders.base import fingerprint
+from dinosaur_ad.encoders.graph.forms import to_half
 from dinosaur_ad.encoders.graph.vit_graph import OPSET, build_graph
 from dinosaur_ad.encoders.providers import check_precision, why_not
 from dinosaur_ad.encoders.registry import token_encoder
-from dinosaur_ad.encoders.weights.local import to_stderr
+from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file, to_stderr
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.export.export_folder import in_the_making, refuse_occupied, write_files
 from dinosaur_ad.export.fused import add_bank
-from dinosaur_ad.export.gate import Parity, measure
+from dinosaur_ad.export.gate import Floats, Parity, Scorer, measure
 from dinosaur_ad.export.gate_images import find_normals, gate_images, read_some
 from dinosaur_ad.export.int8 import quantise
-from dinosaur_ad.export.subject import Subject, find_subject, find_weights
-from dinosaur_ad.presets import DEFAULT, Preset
+from dinosaur_ad.presets import DEFAULT, Preset, get_preset
 from dinosaur_ad.store import Store
+
+# --- what is exported ---
+
+
+@dataclass(frozen=True)
+class ExportSubject:
+    """What is exported: weights and preset, and where there is a store, perhaps one of its tasks."""
+
+    weights: Weights
+    preset: Preset
+    store: Store | None
+    task: str | None
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the encoder, as stores know it."""
+        return fingerprint(token_encoder(self.weights.spec), self.preset.layers, self.preset.size, self.weights.sha256)
+
+    def scorer(self) -> Scorer | None:
+        """Image scores by the stored bank of the task, if one was named."""
+        if self.store is None or self.task is None:
+            return None
+        bank = Bank.opened(self.store, self.store.record(self.task))
+
+        def score(features_NHWC: Floats) -> Floats:
+            scores_N: Floats = pool(bank.distances(features_NHWC, self.preset.radius), self.preset.top)
+            return scores_N
+
+        return score
+
+
+def find_subject(
+    store: str | Path | None,
+    encoder: str | None,
+    preset: str | Preset | None,
+    weights: str | Path | None,
+    task: str | None,
+    with_bank: bool,
+) -> ExportSubject:
+    """What the options of an export mean; a store has its own encoder and preset."""
+    if store is None:
+        if with_bank or task:
+            raise InputError("A task and its bank are in a store; name it with --store.")
+        return ExportSubject(
+            find_weights(encoder or DEFAULT_ENCODER, weights), get_preset(preset or "default"), None, None
+        )
+    if encoder is not None or preset is not None:
+        raise InputError("A store has its own encoder and preset; leave out --encoder and --preset, or --store.")
+    opened = Store.open(store)
+    names = opened.names()
+    if task is None and len(names) == 1:
+        task = names[0]
+    if with_bank and task is None:
+        raise InputError(
+            f"Which bank shall go into the graph? Name its task with --task: {', '.join(names) or 'none yet'}."
+        )
+    if task is not None:
+        opened.record(task)
+    header = opened.header
+    subject = ExportSubject(
+        find_weights(header["encoder"]["encoder"], weights), Preset.from_json(header["preset"]), opened, task
+    )
+    if subject.fingerprint != header["encoder"]["fingerprint"]:
+        raise EncoderError(
+            f"The store {store} was made with other weights of '{header['encoder']['encoder']}' than are here; give "
+            "those with --weights."
+        )
+    return subject
+
+
+def find_weights(name: str, path: str | Path | None) -> Weights:
+    """The weights of an encoder, from the cache or from a file."""
+    return ensure(name) if path is None else from_file(name, path)
+
+
+# --- exporting ---
+
 
 CALIBRATION_IMAGES = 64
 """Ranges hardly grow beyond these."""
@@ -95,6 +174,7 @@ def export(
     """
     out = Path(out)
     refuse_occupied(out)
+    precision = check_precision(precision)
     _refuse_impossible(kind, precision, with_bank)
     subject = find_subject(store, encoder, preset, weights, task, with_bank)
     normals = find_normals(images, subject.store, subject.task)
@@ -151,7 +231,7 @@ def check(
     if opened is not None and task is not None and opened.record(task).id != manifest.bank["id"]:  # type: ignore[index]
         raise EncoderError(f"The task '{task}' has changed in {store} since this export was made; export it again.")
     reference = _reference(manifest, weights, threads)
-    subject = Subject(find_weights(manifest.encoder, weights), preset, opened, task)
+    subject = ExportSubject(find_weights(manifest.encoder, weights), preset, opened, task)
     tests = gate_images(
         find_normals(images, opened, task),
         None if labelled is None else Path(labelled),
@@ -172,7 +252,6 @@ def check(
 def _refuse_impossible(kind: str, precision: str, with_bank: bool) -> None:
     if kind not in MODEL_FILES:
         raise InputError(f"There is no format '{kind}'; choose one of: {', '.join(MODEL_FILES)}.")
-    check_precision(precision)
     if kind == "openvino" and (reason := why_not("openvino", precision if precision == "bfloat16" else "float32")):
         raise EncoderError(
             f"An export is opened and compared before it counts, and OpenVINO cannot do that here: {reason}."
@@ -180,12 +259,12 @@ def _refuse_impossible(kind: str, precision: str, with_bank: bool) -> None:
     if precision == "bfloat16" and kind != "openvino":
         raise InputError(
             "bfloat16 is how OpenVINO computes, not what an ONNX file holds (ONNX Runtime has no such products on x86, "
-            "and on ARM they are a setting of the session); use --format openvino, or --precision fp16 or int8."
+            "and on ARM they are a setting of the session); use --format openvino, or --precision float16 or int8."
         )
     if precision == "bfloat16" and with_bank:
         raise InputError(
             "OpenVINO would compute the distances to the bank in bfloat16 too, which is too coarse for them; leave out "
-            "--with-bank, or use --precision fp32, fp16 or int8."
+            "--with-bank, or use --precision float32, float16 or int8."
         )
 
 
@@ -216,7 +295,7 @@ def _reference(manifest: Manifest, weights: str | Path | None, threads: int | No
 # --- making it ---
 
 
-def _float32_graph(subject: Subject) -> onnx.ModelProto:
+def _float32_graph(subject: ExportSubject) -> onnx.ModelProto:
     spec = token_encoder(subject.weights.spec)
     return build_graph(spec, subject.weights.tensors(), subject.preset.layers, subject.preset.size)
 
@@ -232,7 +311,7 @@ def _in_precision(
 
 
 def _with_bank(
-    model: onnx.ModelProto, subject: Subject, false_alarms: float | None
+    model: onnx.ModelProto, subject: ExportSubject, false_alarms: float | None
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
     assert subject.store is not None
     assert subject.task is not None
@@ -257,7 +336,7 @@ def _with_bank(
     return add_bank(model, kept, subject.preset, threshold), facts
 
 
-def _manifest(subject: Subject, kind: str, precision: str, calibration: NDArray[np.uint8] | None) -> Manifest:
+def _manifest(subject: ExportSubject, kind: str, precision: str, calibration: NDArray[np.uint8] | None) -> Manifest:
     spec, preset = subject.weights.spec, subject.preset
     runtime = "openvino" if kind == "openvino" else "onnxruntime"
     return Manifest(

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dinosaur_ad.bank.kept import Kept
 from dinosaur_ad.core.quantise import scaled_norms
-from dinosaur_ad.encoders.graph.rewrite import copied
+from dinosaur_ad.encoders.graph.forms import copied
 from dinosaur_ad.presets import Preset
 
 Indices = NDArray[np.int64]

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from dinosaur_ad.encoders.backends.onnx_backend import session_options
-from dinosaur_ad.encoders.graph.forms import quantise_columns
-from dinosaur_ad.encoders.graph.rewrite import Rewriter, copied, projections
+from dinosaur_ad.encoders.graph.forms import Rewriter, copied, projections, quantise_columns
 from dinosaur_ad.errors import InputError
 
 Floats = NDArray[np.float32]

@@ -287,7 +287,7 @@ def _load(config: DinosaurConfig, preset: Preset, device: str) -> Encoder:
         config.encoder,
         layers=preset.layers,
         size=preset.size,
-        backend="onnx" if device == "cpu" else "torch",
+        provider=None if device == "cpu" else "torch",
         device=device,
         weights=config.weights or None,
     )

@@ -1,16 +1,142 @@
-"""Where time and memory go: a table each for single images, many images, learning, and the floor of the encoder."""
+"""Tables of costs (single images, many images, learning, the floor of the encoder) and of the machines."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
-from dinosaur_ad.bench.paper import MIB
+from dinosaur_ad.bench.paper import MIB, paper
 from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, figure, words
-from dinosaur_ad.profile.document import Document
-from dinosaur_ad.profile.profile_rows import Method, in_paper_order, measured, short_name
+from dinosaur_ad.profile.document import MEASURED, Document
 from dinosaur_ad.profile.stages import STAGES
+
+# --- rows ---
+
+Method = dict[str, Any]
+
+
+def measured(profile: Document) -> list[Method]:
+    """The methods that have numbers."""
+    return [method for method in profile["methods"] if method["status"] == MEASURED]
+
+
+def find_method(profile: Document, name: str) -> Method | None:
+    """The method of that name, whether it has numbers or not."""
+    return next((method for method in profile["methods"] if method["name"] == name), None)
+
+
+def method_names(profiles: Sequence[Document]) -> list[str]:
+    """The names of all methods of all profiles, each once."""
+    methods = {method["name"]: method for profile in profiles for method in profile["methods"]}
+    return [method["name"] for method in in_paper_order(list(methods.values()))]
+
+
+def in_paper_order(methods: Sequence[Method]) -> list[Method]:
+    """In the order of the paper's table, others after them."""
+    keys = list(paper().methods)
+    place = {key: number for number, key in enumerate(keys)}
+    return sorted(methods, key=lambda method: place.get(paper().method_of(method["name"]) or "", len(keys)))
+
+
+def short_name(profile: Document, profiles: Sequence[Document]) -> str:
+    """The device's name, with a number where another profile has the same."""
+    same = [each for each in profiles if each["device_name"] == profile["device_name"]]
+    number = next(n for n, each in enumerate(same, start=1) if each is profile)
+    return str(profile["device_name"]) if len(same) == 1 else f"{profile['device_name']} ({number})"
+
+
+def made_with(method: Method) -> str:
+    """The network, and what computed it, in the method's own words."""
+    made = method["made_with"]
+    shown = [made.get("description") or made.get("encoder") or "network not described"]
+    shown += [f"{key} {made[key]}" for key in ("provider", "precision", "threads", "preset") if made.get(key)]
+    shown += [f"fallback: {made['fallback']}"] if made.get("fallback") else []
+    return ", ".join(map(str, shown))
+
+
+# --- machines ---
+
+
+UNKNOWN = "not told"
+
+
+def machine_table(profiles: Sequence[Document]) -> Table:
+    """A row for every fact, a column for every profile."""
+    rows = tuple((Cell(name), *(Cell(_shown(fact, profile)) for profile in profiles)) for name, fact in _FACTS.items())
+    return Table(
+        "machine",
+        "The machines",
+        "As the systems tell it, before and after the profile.",
+        (Column("", words=True), *(Column(str(profile["device_name"]), words=True) for profile in profiles)),
+        (Block("", rows),),
+    )
+
+
+def _shown(fact: Callable[[Document], str], profile: Document) -> str:
+    """A fact in words; a profile that does not have it is no reason to show nothing at all."""
+    try:
+        return fact(profile)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return UNKNOWN
+
+
+def _machine_memory(profile: Document) -> str:
+    size, container = profile["machine"]["memory_bytes"], profile["machine"]["container"]
+    limits = [f"container: {container['memory_bytes'] / 2**30:.1f} GiB"] if container["memory_bytes"] else []
+    limits += [f"container: {container['cores']:g} cores"] if container["cores"] else []
+    return "; ".join([f"{size / 2**30:.1f} GiB" if size else UNKNOWN, *limits])
+
+
+def _before_and_after(key: str, unit: str = "") -> Callable[[Document], str]:
+    def words(profile: Document) -> str:
+        values = [profile[when][key] for when in ("before", "after")]
+        if all(value is None for value in values):
+            return UNKNOWN
+        return " before, ".join(UNKNOWN if value is None else f"{value:.1f}{unit}" for value in values) + " after"
+
+    return words
+
+
+def _frequency(profile: Document) -> str:
+    shown = []
+    for when in ("before", "after"):
+        values = profile[when]["megahertz"]
+        shown.append(f"{min(values):.0f}–{max(values):.0f} MHz {when}" if values else "")
+    return ", ".join(filter(None, shown)) or UNKNOWN
+
+
+def _throttling(profile: Document) -> str:
+    seen, words = profile["throttling"]["seen"], profile["throttling"]["words"]
+    return f"{ {True: 'seen', False: 'not seen', None: UNKNOWN}[seen] }: {words}"
+
+
+def _packages(profile: Document) -> str:
+    return ", ".join(f"{name} {version}" for name, version in profile["machine"]["packages"].items())
+
+
+_FACTS: dict[str, Callable[[Document], str]] = {
+    "board": lambda profile: profile["machine"]["board"] or UNKNOWN,
+    "processor": lambda profile: f"{profile['machine']['processor']}, {profile['machine']['cores']} cores",
+    "features": lambda profile: ", ".join(profile["machine"]["features"]) or UNKNOWN,
+    "memory": _machine_memory,
+    "governor": lambda profile: ", ".join(profile["before"]["governors"]) or UNKNOWN,
+    "frequency": _frequency,
+    "temperature": _before_and_after("hottest_celsius", " °C"),
+    "throttling": _throttling,
+    "load": _before_and_after("load"),
+    "system": lambda profile: f"{profile['machine']['system']}, Python {profile['machine']['python']}",
+    "packages": _packages,
+    "dinosaur-ad": lambda profile: (
+        f"{profile['machine']['dinosaur-ad']}, {profile['machine']['revision'] or 'released'}"
+    ),
+    "made": lambda profile: str(profile["made"]),
+}
+
+
+# --- costs ---
+
 
 Columns = Sequence[tuple[Column, Callable[[Method], Entry]]]
 

@@ -16,42 +16,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dinosaur_ad._cpu import cpu_features, cpu_model, read_cpuinfo
 from dinosaur_ad.bench.environment import environment
 from dinosaur_ad.core.threads import allotted_threads
 
 ROOT = Path("/")
 _PACKAGES = ("numpy", "onnxruntime", "onnxruntime-gpu", "openvino", "torch", "pillow")
-# As /proc/cpuinfo spells them, and what they let a run time do.
-_FEATURES = {
-    "avx2": "avx2",
-    "avx512f": "avx512",
-    "avx_vnni": "vnni",
-    "avx512_vnni": "vnni",
-    "avx512_bf16": "bf16",
-    "amx_tile": "amx",
-    "amx_int8": "amx int8",
-    "amx_bf16": "amx bf16",
-    "neon": "neon",
-    "asimd": "neon",
-    "asimdhp": "fp16",
-    "asimddp": "dot product",
-    "i8mm": "i8mm",
-    "bf16": "bf16",
-    "sve": "sve",
-    "sve2": "sve2",
-}
-_ARM_PARTS = {
-    "0xd03": "Cortex-A53",
-    "0xd05": "Cortex-A55",
-    "0xd07": "Cortex-A57",
-    "0xd08": "Cortex-A72",
-    "0xd0b": "Cortex-A76",
-    "0xd0c": "Neoverse N1",
-    "0xd40": "Neoverse V1",
-    "0xd42": "Cortex-A78AE",
-    "0xd49": "Neoverse N2",
-    "0xd4f": "Neoverse V2",
-}
 
 
 def machine_facts(root: Path = ROOT) -> dict[str, Any]:
@@ -61,10 +31,10 @@ def machine_facts(root: Path = ROOT) -> dict[str, Any]:
     True
     """
     general = environment("cpu")
-    cpuinfo = _text(root / "proc/cpuinfo")
+    cpuinfo = read_cpuinfo(root)
     return {
         "board": _text(root / "proc/device-tree/model").strip("\0 \n") or None,
-        "processor": _processor(cpuinfo) or str(general["processor"]),
+        "processor": cpu_model(cpuinfo),
         "cores": general["cores"],
         "features": cpu_features(cpuinfo),
         "memory_bytes": _kilobytes(_text(root / "proc/meminfo"), "MemTotal"),
@@ -115,17 +85,6 @@ def throttling(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {"seen": any(seen for seen, _ in told), "words": "; ".join(words for _, words in told)}
 
 
-def cpu_features(cpuinfo: str) -> list[str]:
-    """The features that matter to a run time, from the text of /proc/cpuinfo, each once.
-
-    >>> cpu_features("flags : fpu avx2 avx512f avx512_vnni avx512_bf16"), cpu_features("Features : asimd asimddp i8mm")
-    (['avx2', 'avx512', 'vnni', 'bf16'], ['neon', 'dot product', 'i8mm'])
-    """
-    found = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
-    flags = set(found[1].split()) if found else set()
-    return list(dict.fromkeys(name for flag, name in _FEATURES.items() if flag in flags))
-
-
 def available_bytes(root: Path = ROOT) -> int | None:
     """Memory that a new process could have: what the system has left, or the container's limit where that is less."""
     left = _kilobytes(_text(root / "proc/meminfo"), "MemAvailable")
@@ -174,14 +133,6 @@ def _fastest(work: Callable[[], object], seconds: float) -> float:
     return 1 / min(turns)
 
 
-def _processor(cpuinfo: str) -> str | None:
-    name = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    if name:
-        return name[1].strip()
-    parts = dict.fromkeys(re.findall(r"^CPU part\s*:\s*(\S+)$", cpuinfo, re.MULTILINE))
-    return " + ".join(_ARM_PARTS.get(part, f"ARM part {part}") for part in parts) or None
-
-
 def _container(root: Path) -> dict[str, Any]:
     """The limits of a container, cgroup version 2 or 1; None where there is none."""
     groups = root / "sys/fs/cgroup"
@@ -200,7 +151,7 @@ def _megahertz(root: Path) -> list[float]:
     read = [value / 1000 for path in paths if (value := _number(path)) is not None]
     if read:
         return read
-    found = re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    found = re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", read_cpuinfo(root), re.MULTILINE)
     return [float(value) for value in found]
 
 

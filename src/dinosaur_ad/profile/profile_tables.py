@@ -1,4 +1,4 @@
-"""Profiles as tables: the paper's efficiency table with its own figures beside ours, and where time and memory go.
+"""Profiles as tables: the paper's efficiency table with its figures beside ours, and where time and memory go.
 
 Several profiles stand side by side. What the paper measured on its devices is in columns that say so.
 """
@@ -15,11 +15,19 @@ from dinosaur_ad.bench.report.render import to_html, to_latex, to_markdown
 from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, figure, finish, words
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.page.html import Html, element, page, section
-from dinosaur_ad.profile.costs import floor_table, latency_table, learning_table, resource_table
-from dinosaur_ad.profile.document import Document
-from dinosaur_ad.profile.facts import machine_table
-from dinosaur_ad.profile.profile_rows import Method, find_method, made_with, method_names, short_name
-from dinosaur_ad.profile.schema import MEASURED
+from dinosaur_ad.profile.costs import (
+    Method,
+    find_method,
+    floor_table,
+    latency_table,
+    learning_table,
+    machine_table,
+    made_with,
+    method_names,
+    resource_table,
+    short_name,
+)
+from dinosaur_ad.profile.document import MEASURED, Document
 
 TITLE = "DINOSaur profile"
 

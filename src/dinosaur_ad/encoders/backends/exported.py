@@ -1,12 +1,12 @@
-"""Running what ``dinosaur export`` wrote: an encoder in a folder, whole and checked, without its weights.
+"""Running what ``dinosaur export`` wrote: an encoder from a folder, without its weights.
 
-An export keeps the fingerprint of the float32 encoder, so that stores accept it. Nothing is run before every file has
-been compared with its hash (:mod:`.exported_manifest`) and the model been looked at (:mod:`.exported_models`).
+An export keeps the fingerprint of the float32 encoder, so that stores accept it. Nothing runs before every file was
+compared with its hash and the model was checked (:mod:`.exported_files`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,18 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._text import first_line, printable
-from dinosaur_ad.encoders.backends.exported_manifest import (
+from dinosaur_ad.encoders.backends.exported_files import (
     MANIFEST,
     MODEL_FILES,
-    FileInfo,
+    ExportFile,
     Manifest,
+    model_problem,
     read_export,
     read_manifest,
     write_manifest,
 )
-from dinosaur_ad.encoders.backends.exported_models import model_problem
-from dinosaur_ad.encoders.backends.exported_runs import Run, open_run
+from dinosaur_ad.encoders.backends.onnx_backend import session_options
+from dinosaur_ad.encoders.backends.openvino_backend import OpenVinoRunner
 from dinosaur_ad.encoders.base import Encoder, Floats, Layer, Tokens
+from dinosaur_ad.encoders.providers import get_provider, has_int8_dot_product, thread_count, why_not
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.encoders.weights.local import Weights, to_stderr
 from dinosaur_ad.errors import EncoderError
@@ -33,8 +35,9 @@ from dinosaur_ad.errors import EncoderError
 __all__ = [
     "MANIFEST",
     "MODEL_FILES",
+    "STAMP",
+    "ExportFile",
     "ExportedEncoder",
-    "FileInfo",
     "Manifest",
     "Scored",
     "open_exported",
@@ -42,9 +45,12 @@ __all__ = [
     "write_manifest",
 ]
 
+STAMP = "dinosaur_fingerprint"
+"""The metadata key under which a model file carries the fingerprint of its encoder."""
+
 
 class Scored(NamedTuple):
-    """What an export with a bank says of N images: score (N,), map (N, H, W), and whether it is anomalous (N,)."""
+    """Results of an export with a bank for N images: score (N,), map (N, H, W), and whether it is anomalous (N,)."""
 
     score: Floats
     map: Floats
@@ -60,20 +66,58 @@ class ExportedEncoder(Encoder):
             Weights(spec, manifest.weights_sha256, manifest.weights_source, dict), manifest.layers, manifest.size
         )
         self.folder, self.manifest = folder, manifest
-        self._running: Run = open_run(
-            folder,
-            contents,
-            manifest.kind,
-            manifest.precision,
-            threads,
-            exact=manifest.bank is not None,
-        )
-        self.backend, self.provider = self._running.backend, self._running.provider
-        self.precision, self.fallback = self._running.precision, self._running.fallback
-        self.threads = self._running.threads
+        self.precision, self.threads = manifest.precision, thread_count(threads)
+        self._runner: Callable[[NDArray[np.uint8], Sequence[str]], list[NDArray[Any]]]
+        if manifest.kind == "openvino":
+            self._open_openvino(contents)
+        else:
+            self._open_onnx(contents[0])
+
+    def _open_onnx(self, content: bytes) -> None:
+        """On the CPU, or through TensorRT where the export is for it and this machine has it."""
+        import onnxruntime as ort
+
+        self.backend, self.provider = "onnx", "onnx-cpu"
+        if self.manifest.kind == "tensorrt":
+            absent = why_not("tensorrt", "float32")
+            self.provider = "onnx-cpu" if absent else "tensorrt"
+            if absent:
+                self.fallback = (
+                    f"The export is for TensorRT, which cannot run here ({absent}), so onnx-cpu runs instead."
+                )
+        elif self.precision == "int8" and not has_int8_dot_product():
+            self.fallback = (
+                "This CPU sums products of bytes in 16 bits, which can overflow, so this int8 export may be less exact "
+                "here than its manifest says; run dinosaur export --check on it."
+            )
+        wanted = get_provider(self.provider).execution
+        session = ort.InferenceSession(content, session_options(self.threads, severity=4), providers=[wanted])
+        if wanted not in session.get_providers():
+            raise EncoderError(
+                f"ONNX Runtime has '{self.provider}' but could not start it; check that its libraries are installed."
+            )
+        self.stamp = session.get_modelmeta().custom_metadata_map.get(STAMP, "none")
+        self._runner = lambda pixels, outputs: session.run(list(outputs), {"images": np.ascontiguousarray(pixels)})
+
+    def _open_openvino(self, contents: Sequence[bytes]) -> None:
+        if reason := why_not("openvino", "float32"):
+            raise EncoderError(f"The export {self.folder} is for OpenVINO, which cannot run here: {reason}.")
+        import openvino
+
+        self.backend, self.provider = "openvino", "openvino"
+        reason = why_not("openvino", "bfloat16")
+        if self.precision == "bfloat16" and reason:
+            self.precision = "float32"
+            self.fallback = f"The export is for bfloat16, but {reason}, so it runs in float32 instead."
+        model = openvino.Core().read_model(contents[0], contents[1])
+        self.stamp = str(model.get_rt_info(STAMP).value) if model.has_rt_info(STAMP) else "none"
+        # What int8 leaves in float may be bfloat16, which rounds less than int8 does; but not distances to a bank.
+        rounded = not reason and self.manifest.bank is None and self.precision in ("bfloat16", "int8")
+        settings = {"INFERENCE_PRECISION_HINT": "bf16" if rounded else "f32"}
+        self._runner = OpenVinoRunner(lambda: model, settings, self.threads)
 
     def _run(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
-        cls, patches = self._running(pixels, ("cls", "patches"))
+        cls, patches = self._runner(pixels, ("cls", "patches"))
         return cls, patches
 
     def score(self, pixels: NDArray[np.uint8]) -> Scored:
@@ -85,7 +129,7 @@ class ExportedEncoder(Encoder):
         if self.manifest.bank is None:
             raise EncoderError(f"The export {self.folder} holds no bank; export with --task NAME --with-bank.")
         parts = [
-            self._running(pixels[start : start + self.batch_size], ("cls", "patches", *Scored._fields))
+            self._runner(pixels[start : start + self.batch_size], ("cls", "patches", *Scored._fields))
             for start in range(0, len(pixels), self.batch_size)
         ]
         cls, patches, *scored = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -138,7 +182,6 @@ def _opened(folder: Path, manifest: Manifest, contents: Sequence[bytes], threads
         )
     try:
         encoder = ExportedEncoder(folder, manifest, contents, threads)
-        stamped = encoder._running.fingerprint
         pixels = np.full((1, manifest.size, manifest.size, 3), 128, np.uint8)
         tokens, scored = Tokens(*encoder._run(pixels)), None
         if manifest.bank is not None:
@@ -150,10 +193,10 @@ def _opened(folder: Path, manifest: Manifest, contents: Sequence[bytes], threads
             f"The export {folder} does not run here: {first_line(error)}; it was made with {made}: update the run "
             "time, or export again on this machine."
         ) from error
-    if stamped != manifest.fingerprint:
+    if encoder.stamp != manifest.fingerprint:
         raise EncoderError(
             f"The model in the export {folder} is another one than its manifest says (fingerprint "
-            f"{printable(stamped, 40)}, not {manifest.fingerprint}); export again."
+            f"{printable(encoder.stamp, 40)}, not {manifest.fingerprint}); export again."
         )
     _check_outputs(encoder, tokens, scored)
     return encoder

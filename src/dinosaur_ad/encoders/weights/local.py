@@ -1,56 +1,162 @@
 """The weights on this machine: fetched or added once, kept in one canonical form, checked when read.
 
-The folders are those of :mod:`~dinosaur_ad.encoders.weights.weight_folders`. A hash that the registry pins is compared
-whenever weights are kept, verified or used: the name of a pinned encoder stands for one set of numbers.
+There is one folder per encoder, with ``model.safetensors`` and ``weights.json``, with their origin, hashes and
+licence. ``weights.json`` is written last, so that an interrupted fetch leaves nothing half
+finished. A hash that the registry pins is compared whenever weights are stored, verified or used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from dinosaur_ad._atomic import write_atomic
+import filelock
+
+from dinosaur_ad._atomic import TEMPORARY, write_atomic
+from dinosaur_ad._plain import read_plain
 from dinosaur_ad._text import printable_line
 from dinosaur_ad.encoders.registry import get_spec
 from dinosaur_ad.encoders.specs import BackboneSpec
 from dinosaur_ad.encoders.weights.convert import Floats, check_tensors, tensors_sha256, to_canonical
 from dinosaur_ad.encoders.weights.sources import Progress, download, random_tensors
 from dinosaur_ad.encoders.weights.weight_files import Published, parsing, read_file, read_whole
-from dinosaur_ad.encoders.weights.weight_folders import (
-    FETCHING,
-    Record,
-    cache_home,
-    exclusive,
-    explained,
-    model_of,
-    read_json,
-    read_record,
-    record_path,
-    sweep,
-)
 from dinosaur_ad.errors import EncoderError
 
-__all__ = [
-    "Status",
-    "Weights",
-    "add",
-    "cache_home",
-    "ensure",
-    "fetch",
-    "from_file",
-    "licence_notice",
-    "read_published",
-    "status",
-    "to_stderr",
-    "verify",
-]
+# --- the folder of an encoder ---
+
+
+FETCHING = ".fetch-"
+"""How the name of a folder for temporary files begins."""
+MOST_RECORD_BYTES = 100_000
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What ``weights.json`` must say for the weights beside it to count."""
+
+    source: str
+    source_sha256: str
+    tensors_sha256: str
+    file_sha256: str
+    file_bytes: int
+
+    @classmethod
+    def from_json(cls, document: Any) -> Record | None:
+        """The record, or None when it is not one."""
+        if not isinstance(document, dict):
+            return None
+        fields: dict[str, Any] = {name: document.get(name) for name in cls.__dataclass_fields__}
+        hashes = [fields[name] for name in ("source_sha256", "tensors_sha256", "file_sha256")]
+        if not all(isinstance(value, str) and _SHA256.fullmatch(value) for value in hashes):
+            return None
+        source, size = fields["source"], fields["file_bytes"]
+        if not isinstance(source, str) or not source.isprintable() or len(source) > 500 or type(size) is not int:
+            return None
+        return cls(**fields)
+
+    def is_genuine(self, spec: BackboneSpec) -> bool:
+        """Whether these are the weights that the registry pins; of an encoder without a hash there, any are.
+
+        The tensors decide where their hash is known, and else the file that they came from.
+        """
+        if spec.tensors_sha256 is not None:
+            return self.tensors_sha256 == spec.tensors_sha256
+        return spec.sha256 is None or self.source_sha256 == spec.sha256
+
+
+def cache_home() -> Path:
+    """Return the folder for weights and graphs: ``$DINOSAUR_HOME``, else ``~/.cache/dinosaur``."""
+    try:
+        if home := os.environ.get("DINOSAUR_HOME"):
+            return Path(home).expanduser()
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "dinosaur"
+    except RuntimeError:  # a user without a home
+        raise EncoderError(
+            "There is no home folder to keep weights and graphs in; set DINOSAUR_HOME to a folder for them."
+        ) from None
+
+
+def folder_of(spec: BackboneSpec) -> Path:
+    """The folder of an encoder."""
+    return cache_home() / "encoders" / spec.name
+
+
+def model_of(spec: BackboneSpec) -> Path:
+    """The file with the canonical weights of an encoder."""
+    return folder_of(spec) / "model.safetensors"
+
+
+def record_path(spec: BackboneSpec) -> Path:
+    """The file with the record of an encoder."""
+    return folder_of(spec) / "weights.json"
+
+
+def read_record(spec: BackboneSpec) -> Record | None:
+    """Return what ``weights.json`` says, or None when there is none that can be used."""
+    return Record.from_json(read_json(record_path(spec)))
+
+
+def read_json(path: Path) -> Any:
+    """The content of a small JSON file, or None when there is none that can be read."""
+    try:
+        return json.loads(read_plain(path, MOST_RECORD_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed fetch left behind, by the names that are given here and no others."""
+    for stale in folder.glob(f"{FETCHING}*"):
+        if stale.is_dir() and not stale.is_symlink():
+            shutil.rmtree(stale)
+    for file in folder.glob(TEMPORARY):
+        if file.is_file() and not file.is_symlink():
+            file.unlink()
+
+
+@contextmanager
+def exclusive(spec: BackboneSpec, progress: Callable[[str], None]) -> Iterator[Path]:
+    """Hold the encoder's folder alone; another process that fetches the same weights is waited for."""
+    folder = folder_of(spec)
+    with explained(f"write to {folder}", "free some space or set DINOSAUR_HOME to a folder you can write to"):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / "lock")
+        try:
+            lock.acquire(timeout=0.5)
+        except filelock.Timeout:
+            progress(f"Waiting for another process that is fetching '{spec.name}'.")
+            lock.acquire()
+        try:
+            yield folder
+        finally:
+            lock.release()
+
+
+@contextmanager
+def explained(action: str, advice: str) -> Iterator[None]:
+    """Turn a full, read-only or missing disk into one sentence: what failed, why, what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise EncoderError(f"Could not {action}: {reason}; {advice}.") from error
+
+
+# --- fetching, adding, verifying ---
+
 
 State = Literal["built in", "ready", "absent", "damaged", "foreign"]
 """``foreign``: not the weights that the registry pins under this name."""
@@ -72,8 +178,8 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Status:
-    """What ``dinosaur weights list`` says about one encoder."""
+class WeightStatus:
+    """The state of the weights of one encoder, as ``dinosaur weights list`` shows it."""
 
     name: str
     state: State
@@ -118,7 +224,7 @@ def from_file(name: str, path: str | Path) -> Weights:
     return Weights.in_memory(spec, to_canonical(spec, read_published(spec, path).tensors), f"file:{path.name}")
 
 
-def fetch(name: str, *, accept_licence: bool = False, progress: Progress = to_stderr) -> Status:
+def fetch(name: str, *, accept_licence: bool = False, progress: Progress = to_stderr) -> WeightStatus:
     """Download, check and convert the weights of ``name`` unless they are here and intact."""
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
@@ -137,7 +243,7 @@ def fetch(name: str, *, accept_licence: bool = False, progress: Progress = to_st
     return status(name)
 
 
-def add(name: str, path: str | Path, *, progress: Progress = to_stderr) -> Status:
+def add(name: str, path: str | Path, *, progress: Progress = to_stderr) -> WeightStatus:
     """Take the weights of ``name`` from a local file or folder in any published form, and keep them."""
     spec, path = get_spec(name), Path(path)
     if spec.source.startswith("seed:"):
@@ -148,7 +254,7 @@ def add(name: str, path: str | Path, *, progress: Progress = to_stderr) -> Statu
     return status(name)
 
 
-def verify(name: str) -> Status:
+def verify(name: str) -> WeightStatus:
     """Re-hash the weights of ``name`` and compare names, shapes, values and what is pinned; raise when any is off."""
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
@@ -161,19 +267,19 @@ def verify(name: str) -> Status:
     return status(name)
 
 
-def status(name: str) -> Status:
+def status(name: str) -> WeightStatus:
     """Say what is known of the weights of ``name`` without reading them."""
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
-        return Status(name, "built in", spec.source, spec.licence, spec.description)
+        return WeightStatus(name, "built in", spec.source, spec.licence, spec.description)
     record, path = read_record(spec), model_of(spec)
     if record is None:
-        return Status(name, "absent", spec.source, spec.licence, spec.description)
+        return WeightStatus(name, "absent", spec.source, spec.licence, spec.description)
     size = path.stat().st_size if path.is_file() else 0
     state: State = "ready" if record.is_genuine(spec) else "foreign"
     if size != record.file_bytes:
         state = "damaged"
-    return Status(name, state, record.source, spec.licence, spec.description, path, size, record.tensors_sha256)
+    return WeightStatus(name, state, record.source, spec.licence, spec.description, path, size, record.tensors_sha256)
 
 
 def _how_to_get(spec: BackboneSpec) -> str:

@@ -93,7 +93,7 @@ class AlignedFeatures:
             self.backbone,
             layers=self._blocks,
             size=self._size,
-            backend="torch" if self._device.type == "cuda" else "onnx",
+            provider="torch" if self._device.type == "cuda" else None,
             device=str(self._device),
             weights=self._weights or None,
         )

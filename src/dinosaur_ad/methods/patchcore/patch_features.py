@@ -95,7 +95,7 @@ class PatchFeatures:
             self.spec.name,
             layers=self._layers,
             size=self._size,
-            backend="torch" if self._device.startswith("cuda") else "onnx",
+            provider="torch" if self._device.startswith("cuda") else None,
             device=self._device,
             weights=self._weights,
         )

@@ -1,8 +1,9 @@
-"""The manifest of an export, and its files: read once, compared with their hashes, and used as they were read.
+"""The files of an export: the manifest, the hashes it lists, and what a model file may contain.
 
 ``manifest.json`` says what the folder holds: which encoder in which precision, for which run time, under which licence,
-size and SHA-256 of every file, and how near it came to float32 when it was made. A folder may come from anywhere, so
-nothing in it is believed: fields have types and limits, names are plain, links and pipes are not followed.
+size and SHA-256 of every file, and the figures of the parity check. A folder may come from anywhere, so everything in
+it is checked: types and limits of fields, file names, hashes; links and pipes are not followed. What is returned are
+the bytes that were hashed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ _FIELDS: dict[str, Any] = {
 }
 
 
-class FileInfo(NamedTuple):
+class ExportFile(NamedTuple):
     """Size and hash of one file of an export."""
 
     bytes: int
@@ -65,7 +66,7 @@ class Manifest:
     weights_source: str
     licence: str
     licence_url: str
-    files: Mapping[str, FileInfo]
+    files: Mapping[str, ExportFile]
     parity: Mapping[str, Any]
     bank: Mapping[str, Any] | None
     made: Mapping[str, Any]
@@ -103,15 +104,15 @@ def _fits(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
-def _file_info(name: str, info: Any) -> FileInfo:
+def _file_info(name: str, info: Any) -> ExportFile:
     # A name becomes part of a path, so one that leads elsewhere must not get through.
-    if not _FILE_NAME.fullmatch(name) or not isinstance(info, dict) or info.keys() != set(FileInfo._fields):
+    if not _FILE_NAME.fullmatch(name) or not isinstance(info, dict) or info.keys() != set(ExportFile._fields):
         raise ValueError("it does not describe its files")
     if type(info["bytes"]) is not int or not isinstance(info["sha256"], str):
         raise ValueError("it does not describe its files")
     if not 0 <= info["bytes"] <= MOST_FILE_BYTES:
         raise ValueError(f"{name} would be larger than {MOST_FILE_BYTES // 2**30} GiB")
-    return FileInfo(**info)
+    return ExportFile(**info)
 
 
 def _check_bank(bank: Mapping[str, Any]) -> None:
@@ -124,7 +125,7 @@ def _check_bank(bank: Mapping[str, Any]) -> None:
 def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
     """Write ``manifest.json`` for the files that lie in ``folder`` now, and return it."""
     others = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
-    files = {path.name: FileInfo(path.stat().st_size, sha256_file(path)) for path in others}
+    files = {path.name: ExportFile(path.stat().st_size, sha256_file(path)) for path in others}
     whole = replace(manifest, files=files)
     write_atomic(folder / MANIFEST, (json.dumps(whole.to_json(), indent=1) + "\n").encode())
     return whole
@@ -160,7 +161,7 @@ def read_export(folder: str | Path) -> tuple[Manifest, list[bytes]]:
     return manifest, [contents[name] for name in MODEL_FILES[manifest.kind]]
 
 
-def _read_checked(folder: Path, name: str, info: FileInfo) -> bytes:
+def _read_checked(folder: Path, name: str, info: ExportFile) -> bytes:
     try:
         content = read_plain(folder / name, info.bytes, follow=False)
     except (OSError, ValueError):
@@ -183,3 +184,56 @@ def _check_identity(folder: Path, manifest: Manifest) -> None:
             f"The manifest of the export {folder} does not fit itself: its fingerprint {manifest.fingerprint} belongs "
             "to another encoder, size or layers than it names; export again."
         )
+
+
+# --- what a model file may contain ---
+#
+# An exported graph is a chain of standard operators with its weights inside. A model that refers to other files would
+# read what was not hashed; one with loops or operators of its own could run for any time.
+
+MOST_NODES = 20_000
+"""Of the largest graph here there is a tenth."""
+
+_LOOPS = {b"Loop", b"TensorIterator", b"If", b"ReadValue", b"Assign"}
+
+
+def model_problem(kind: str, contents: Sequence[bytes]) -> str | None:
+    """Why the model of an export is no plain graph in one piece; None when it is."""
+    return _openvino_problem(contents[0]) if kind == "openvino" else _onnx_problem(contents[0])
+
+
+def _onnx_problem(content: bytes) -> str | None:
+    import onnx
+    from onnx import TensorProto
+
+    try:
+        model = onnx.load_model_from_string(content)
+    except Exception:  # the parser has errors of its own
+        return "it is no readable ONNX model"
+    graph = model.graph
+    if len(graph.node) > MOST_NODES or len(graph.initializer) > MOST_NODES:
+        return f"it has more than {MOST_NODES} nodes or tensors"
+    if model.functions or graph.sparse_initializer or any(node.domain not in ("", "ai.onnx") for node in graph.node):
+        return "it brings operators of its own"
+    attributes = [attribute for node in graph.node for attribute in node.attribute]
+    if any(attribute.HasField("g") or attribute.graphs for attribute in attributes):
+        return "it contains loops or branches"
+    if any(each.data_location == TensorProto.EXTERNAL or each.external_data for each in _tensors(graph, attributes)):
+        return "it takes weights from other files"
+    return None
+
+
+def _tensors(graph: Any, attributes: Sequence[Any]) -> Iterator[Any]:
+    yield from graph.initializer
+    for attribute in attributes:
+        yield attribute.t
+        yield from attribute.tensors
+
+
+def _openvino_problem(xml: bytes) -> str | None:
+    if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml:
+        return "its description defines entities"
+    kinds = re.findall(rb'<layer\b[^>]*\btype\s*=\s*["\']([^"\']*)["\']', xml)
+    if len(kinds) > MOST_NODES:
+        return f"it has more than {MOST_NODES} layers"
+    return "it contains loops or branches" if _LOOPS & set(kinds) else None
