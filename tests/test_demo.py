@@ -15,7 +15,7 @@ from dinosaur_ad.datasets import mvtec_scenario
 from dinosaur_ad.datasets.synthetic import synthetic_scenario
 from dinosaur_ad.demo import clear_folder, demonstrate, run_demo
 from dinosaur_ad.errors import EncoderError, InputError
-from dinosaur_ad.page import Row, choose, summarise
+from dinosaur_ad.page import SequenceRow, choose, summarise
 from dinosaur_ad.page.charts import histogram, matrix_table
 from dinosaur_ad.page.html import element, page
 from dinosaur_ad.presets import DEFAULT
@@ -165,9 +165,9 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
         run_demo(tmp_path / "file" / "out")
 
 
-def row(product: str, kind: str, score: float, task: str | None = None, image: str = "") -> Row:
+def row(product: str, kind: str, score: float, task: str | None = None, image: str = "") -> SequenceRow:
     verdict = "anomalous" if score > 1 else "normal"
-    return Row("b", product, image, kind, int(kind != "good"), task or product, score, 1.0, 0.1, verdict, 5.0)
+    return SequenceRow("b", product, image, kind, int(kind != "good"), task or product, score, 1.0, 0.1, verdict, 5.0)
 
 
 def test_galleries_hold_the_right_rows_and_start_with_the_worst() -> None:
@@ -193,7 +193,7 @@ def test_galleries_hold_the_right_rows_and_start_with_the_worst() -> None:
 def test_names_from_outside_cannot_become_markup() -> None:
     nasty = '<img src=x onerror="alert(1)">'
     made = page(nasty, element("p", nasty, title=nasty), matrix_table([nasty], [nasty], [[0.9]], nasty))
-    made = page("ok", made, histogram(nasty, [0.5], [1.5], (0.5, 2.0)))
+    made = page("ok", made, histogram(nasty, {nasty: [0.5]}, {nasty: [1.5]}, (0.5, 2.0)))
     assert "<img" not in made
     assert nasty in Page(element("p", nasty)).words[0]
 

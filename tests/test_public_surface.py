@@ -20,8 +20,8 @@ from PIL import Image
 import dinosaur_ad
 from detector_helpers import product, spoil, tiny
 from dinosaur_ad import Dinosaur, InputError, Inspection, Rejected, StoreError, from_bgr, overlay, to_pandas
+from dinosaur_ad._text import odds
 from dinosaur_ad.images.drawing import heat_layer
-from dinosaur_ad.images.notebook import odds
 
 NAMES = {
     "Dinosaur", "Inspection", "Learned", "Rejected", "WorstPatch", "InputError", "StoreError", "EncoderError",

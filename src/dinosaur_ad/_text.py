@@ -1,7 +1,8 @@
-"""Foreign text on a terminal: names, paths and reasons that were written by others must not steer it or forge lines."""
+"""Text that people read: p-values in plain words, and foreign text escaped so that it cannot control a terminal."""
 
 from __future__ import annotations
 
+import math
 import re
 
 LONGEST_VALUE = 400
@@ -53,6 +54,22 @@ def escaped(text: str) -> str:
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
     )
+
+
+def odds(p_value: float) -> str:
+    """A p-value in plain words.
+
+    >>> odds(0.025)
+    '1 in 40 good parts would look this odd'
+    >>> odds(0.9)
+    'nearly every good part would look this odd'
+    """
+    if not 0 < p_value <= 1:  # NaN too
+        return "how many good parts would look this odd is not known"
+    one_in = math.floor(1 / p_value + 0.5)
+    if one_in == 1:
+        return "nearly every good part would look this odd"
+    return f"1 in {one_in} good parts would look this odd"
 
 
 def _shortened(text: str, limit: int) -> str:

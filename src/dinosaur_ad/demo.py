@@ -37,8 +37,8 @@ from dinosaur_ad.images.loading import Mask, Pixels, read_image
 from dinosaur_ad.inspection import Inspection
 from dinosaur_ad.page import (
     Example,
-    Row,
-    Run,
+    SequenceRow,
+    SequenceRun,
     Taught,
     choose,
     interval,
@@ -102,10 +102,10 @@ def clear_folder(out: Path) -> None:
 
 
 @dataclass
-class _Seen:
+class _DemoState:
     """What has happened so far; test samples and their latest inspections by file, relative to the demo's folder."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SequenceRow] = field(default_factory=list)
     taught: list[Taught] = field(default_factory=list)
     samples: dict[str, Sample] = field(default_factory=dict)
     inspections: dict[str, Inspection] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class _Seen:
 
 def demonstrate(out: Path, scenario: Scenario, detector: Dinosaur, *, say: Say) -> Path:
     """Learn the tasks of a synthetic scenario in order, inspect all so far after each, and write what came of it."""
-    seen = _Seen()
+    seen = _DemoState()
     _say_start(scenario, detector, say)
     for task in scenario.tasks:
         train = _write_samples(task.train, out / "images" / task.name, "train")
@@ -122,7 +122,7 @@ def demonstrate(out: Path, scenario: Scenario, detector: Dinosaur, *, say: Say) 
         seen.samples |= {path.relative_to(out).as_posix(): sample for path, sample in test.items()}
         _evaluate(detector, out, task.name, seen)
         _say_matrix_line(scenario, seen, say)
-    run = Run(
+    run = SequenceRun(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         detector=detector.info(),
         software=_software(),
@@ -162,7 +162,7 @@ def _teach(detector: Dinosaur, task: Task, train: list[Path]) -> Taught:
     return Taught(task.name, PRODUCTS[task.name].description, learned.images, seconds, learned.bytes)
 
 
-def _evaluate(detector: Dinosaur, out: Path, after: str, seen: _Seen) -> None:
+def _evaluate(detector: Dinosaur, out: Path, after: str, seen: _DemoState) -> None:
     """Inspect every test image of every product so far, without saying which product it shows."""
     results = detector.stream([out / name for name in seen.samples])
     for name, result in zip(seen.samples, _progress("inspect", results, len(seen.samples)), strict=True):
@@ -171,7 +171,7 @@ def _evaluate(detector: Dinosaur, out: Path, after: str, seen: _Seen) -> None:
         sample = seen.samples[name]
         seen.inspections[name] = result
         seen.rows.append(
-            Row(
+            SequenceRow(
                 after=after,
                 product=sample.name.split("-")[0],
                 image=name,
@@ -187,7 +187,7 @@ def _evaluate(detector: Dinosaur, out: Path, after: str, seen: _Seen) -> None:
         )
 
 
-def _write_results(out: Path, run: Run, seen: _Seen) -> None:
+def _write_results(out: Path, run: SequenceRun, seen: _DemoState) -> None:
     choice = choose(last_rows(run.rows))
     examples = {
         row: Example(row, read_image(out / row.image), seen.samples[row.image].mask(), seen.inspections[row.image])
@@ -200,7 +200,7 @@ def _write_results(out: Path, run: Run, seen: _Seen) -> None:
     write_atomic(out / "report.html", page.encode())
 
 
-def _commands(out: Path, run: Run) -> str:
+def _commands(out: Path, run: SequenceRun) -> str:
     product = run.taught[-1].product
     return "\n".join(
         (
@@ -237,14 +237,14 @@ def _say_start(scenario: Scenario, detector: Dinosaur, say: Say) -> None:
     say(f"{'':14}" + "".join(f"{name:>9}" for name in names) + f"{'learned in':>13}")
 
 
-def _say_matrix_line(scenario: Scenario, seen: _Seen, say: Say) -> None:
+def _say_matrix_line(scenario: Scenario, seen: _DemoState, say: Say) -> None:
     values = summarise(seen.rows).matrix[-1]
     cells = "".join(f"{'–' if value is None else f'{value:.3f}':>9}" for value in values)
     blank = " " * 9 * (len(scenario.tasks) - len(values))
     say(f"{'+ ' + seen.taught[-1].product:14}{cells}{blank}{seen.taught[-1].seconds:>11.1f} s")
 
 
-def _say_end(out: Path, run: Run, say: Say) -> None:
+def _say_end(out: Path, run: SequenceRun, say: Say) -> None:
     summary = run.summary
     lost = "–" if summary.forgetting is None else f"{summary.forgetting:.3f}"
     auroc = "–" if summary.mean_auroc is None else f"{summary.mean_auroc:.3f}"

@@ -20,6 +20,7 @@ from dinosaur_ad.cli import export_command as export
 from dinosaur_ad.cli import health_command as health
 from dinosaur_ad.cli import inspect_command as inspect
 from dinosaur_ad.cli import profile_command as profile
+from dinosaur_ad.cli import report_command as report
 from dinosaur_ad.cli import teach_commands as teach
 from dinosaur_ad.cli import weights_command as weights
 from dinosaur_ad.cli._console import (
@@ -120,7 +121,7 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dinosaur {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (teach, inspect, weights, export, profile, health, bench, demo):
+    for group in (teach, inspect, report, weights, export, profile, health, bench, demo):
         group.add_parser(verbs)
     return parser
 

@@ -5,32 +5,15 @@ from __future__ import annotations
 import base64
 import html
 import io
-import math
 
 from PIL import Image
 
-from dinosaur_ad._text import printable
+from dinosaur_ad._text import odds, printable
 from dinosaur_ad.images._drawable import Drawable
 from dinosaur_ad.images.loading import Pixels
 
 # Dark enough on white, light enough on black: a notebook may be either.
 _COLOURS = {"anomalous": "#d6336c", "normal": "#1a9c86", "not ready": "#c07a00"}
-
-
-def odds(p_value: float) -> str:
-    """A p-value in plain words.
-
-    >>> odds(0.025)
-    '1 in 40 good parts would look this odd'
-    >>> odds(0.9)
-    'nearly every good part would look this odd'
-    """
-    if not 0 < p_value <= 1:  # NaN too
-        return "how many good parts would look this odd is not known"
-    one_in = math.floor(1 / p_value + 0.5)
-    return (
-        f"1 in {one_in} good parts would look this odd" if one_in > 1 else "nearly every good part would look this odd"
-    )
 
 
 def card(inspection: Drawable, picture: Pixels | None) -> str:

@@ -1,22 +1,22 @@
-"""Results for people: one self-contained HTML page and one picture, made of small functions from data to markup.
+"""Results for people: self-contained HTML pages and one picture, made by small functions from data to markup.
 
-``results`` holds the rows and what is derived from them, ``examples`` which of them are shown, ``html`` and ``charts``
-are building blocks that know nothing about any particular run, ``page`` and ``picture`` tell the story of a sequence.
+``html``, ``charts`` and ``photos`` are building blocks. ``sequence_results``, ``examples``, ``sequence_page`` and
+``picture`` make the page and the picture of the demo, ``image_results`` and ``image_page`` those of ``dinosaur report``.
 """
 
 from __future__ import annotations
 
-from dinosaur_ad.page.examples import Choice, Example, choose
+from dinosaur_ad.page.examples import Example, ShownRows, choose
 from dinosaur_ad.page.picture import sequence_picture
 from dinosaur_ad.page.sequence_page import interval, percent, sequence_page
-from dinosaur_ad.page.sequence_results import Row, Run, Share, Summary, Taught, last_rows, summarise
+from dinosaur_ad.page.sequence_results import SequenceRow, SequenceRun, Share, Summary, Taught, last_rows, summarise
 
 __all__ = [
-    "Choice",
     "Example",
-    "Row",
-    "Run",
+    "SequenceRow",
+    "SequenceRun",
     "Share",
+    "ShownRows",
     "Summary",
     "Taught",
     "choose",

@@ -1,12 +1,15 @@
-"""Plots as markup: a matrix as a coloured table, scores as a mirrored histogram."""
+"""Plots as markup: a matrix as a coloured table, scores as a histogram with one or two sides."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dinosaur_ad.page.html import Html, element, join, text
+
+Counts = NDArray[np.int_]
 
 # What AUROC means at its ends: a coin toss and a perfect ranking. Fixed, so that two matrices can be compared.
 COIN_TOSS, PERFECT = 0.5, 1.0
@@ -54,25 +57,30 @@ def _matrix_cell(value: float | None) -> Html:
     return element("td", f"{value:.3f}", style=f"--v:{share:.3f}", class_="strong" if share > 0.5 else "weak")
 
 
-def histogram(title: str, normal: Sequence[float], anomalous: Sequence[float], reach: tuple[float, float]) -> Html:
-    """Scores in units of the threshold as an SVG: normal images above the axis, anomalous ones below it.
+def histogram(
+    title: str, above: Mapping[str, Sequence[float]], below: Mapping[str, Sequence[float]], reach: tuple[float, float]
+) -> Html:
+    """Scores in units of the threshold as an SVG: bars above and below an axis, each series by its style class.
 
-    ``reach`` is the range of the axis; plots with the same one can be read under each other.
+    Series on the same side are stacked. ``reach`` is the range of the axis; values beyond it count at its end, and
+    plots with the same one can be read under each other.
     """
-    edges = np.linspace(*reach, 37)
-    counts = [np.histogram(np.clip(values, *reach), edges)[0] for values in (normal, anomalous)]
-    tallest = max(1, *(int(count.max()) for count in counts))
-    middle, scale = _HEIGHT / 2 + 4, (_HEIGHT / 2 - 22) / tallest
+    step = (reach[1] - reach[0]) / 36
+    edges = 1 + step * np.arange(np.floor((reach[0] - 1) / step), np.ceil((reach[1] - 1) / step) + 1)
+    reach = (float(edges[0]), float(edges[-1]))  # the threshold is the edge of a bar
+    sides = [
+        {name: np.histogram(np.clip(values, *reach), edges)[0] for name, values in side.items()}
+        for side in (above, below)
+    ]
+    tallest = max(1, *(int(sum(side.values(), np.zeros(len(edges) - 1, int)).max()) for side in sides))
+    middle, room = (_HEIGHT / 2 + 4, _HEIGHT / 2 - 22) if below else (_HEIGHT - 20, _HEIGHT - 46)
     x = [_SIDE + (_WIDTH - 2 * _SIDE) * (edge - reach[0]) / (reach[1] - reach[0]) for edge in edges]
     bars = [
-        f'<rect class="{name}" x="{left + 0.5:.1f}" y="{middle - count * scale if up else middle:.1f}" '
-        f'width="{right - left - 1:.1f}" height="{count * scale:.1f}"/>'
-        for name, up, row in (("normal", True, counts[0]), ("anomalous", False, counts[1]))
-        for left, right, count in zip(x, x[1:], row, strict=False)
-        if count
+        bar for up, side in zip((True, False), sides, strict=True) for bar in _bars(side, up, x, middle, room / tallest)
     ]
     at = _SIDE + (_WIDTH - 2 * _SIDE) * (1 - reach[0]) / (reach[1] - reach[0])
-    summary = f"{title}: {len(normal)} normal and {len(anomalous)} anomalous images by score"
+    counts = " and ".join(f"{len(values)} {name}" for side in (above, below) for name, values in side.items())
+    summary = f"{title}: {counts} images by score"
     return Html(
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{text(summary)}">'
         f'<text class="name" x="{_SIDE}" y="14">{text(title)}</text>'
@@ -80,6 +88,19 @@ def histogram(title: str, normal: Sequence[float], anomalous: Sequence[float], r
         f'y1="{middle:.1f}" y2="{middle:.1f}"/>{_ticks(reach, middle)}'
         f'<line class="threshold" x1="{at:.1f}" x2="{at:.1f}" y1="20" y2="{_HEIGHT - 14}"/></svg>'
     )
+
+
+def _bars(side: Mapping[str, Counts], up: bool, x: Sequence[float], middle: float, scale: float) -> Iterator[str]:
+    height = np.zeros(len(x) - 1)
+    for name, counts in side.items():
+        for at in np.flatnonzero(counts).tolist():
+            tall = counts[at] * scale
+            top = middle - height[at] - tall if up else middle + height[at]
+            height[at] += tall
+            yield (
+                f'<rect class="{text(name)}" x="{x[at] + 0.5:.1f}" y="{top:.1f}" '
+                f'width="{x[at + 1] - x[at] - 1:.1f}" height="{tall:.1f}"/>'
+            )
 
 
 def _ticks(reach: tuple[float, float], middle: float) -> Html:

@@ -80,15 +80,21 @@ def image(pixels: Pixels, alternative: str, *, class_: str | None = None) -> Htm
     return Html(markup + (f' class="{escape(class_)}">' if class_ else ">"))
 
 
-def page(title: str, *content: object) -> Html:
-    """A whole document with its style sheet inside."""
+def page(title: str, *content: object, generator: str = "DINOSaur") -> Html:
+    """A whole document with its style sheet inside; ``generator`` marks which command made it."""
     style = files("dinosaur_ad.page").joinpath("style.css").read_text("utf-8")
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title><style>{style}</style>'
+        f'<meta name="color-scheme" content="light dark">{generator_mark(generator)}'
+        f"<title>{escape(title)}</title><style>{style}</style>"
     )
     body = element("main", *content)
     return Html(f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n')
+
+
+def generator_mark(generator: str) -> Html:
+    """The element in the head of a page by which the command that made it knows its own file again."""
+    return Html(f'<meta name="generator" content="{escape(generator)}">')
 
 
 def _is_cell(part: object) -> bool:

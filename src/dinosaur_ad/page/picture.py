@@ -10,8 +10,9 @@ from PIL import Image, ImageDraw
 from dinosaur_ad.images.drawing import Colour, font
 from dinosaur_ad.images.loading import Pixels
 from dinosaur_ad.page.charts import strength
-from dinosaur_ad.page.examples import Choice, Example, marks
-from dinosaur_ad.page.sequence_results import Row, Run, Summary
+from dinosaur_ad.page.examples import Example, ShownRows
+from dinosaur_ad.page.photos import marks
+from dinosaur_ad.page.sequence_results import SequenceRow, SequenceRun, Summary
 
 _INK: Colour = (27, 31, 39)
 _SOFT: Colour = (91, 100, 114)
@@ -20,7 +21,7 @@ _CELL, _GAP, _LEFT, _TOP = 140, 6, 66, 34
 _SQUARE = (56, 40)
 
 
-def sequence_picture(run: Run, choice: Choice, examples: Mapping[Row, Example]) -> bytes:
+def sequence_picture(run: SequenceRun, choice: ShownRows, examples: Mapping[SequenceRow, Example]) -> bytes:
     """The picture as a PNG of 256 colours: the showcase to the left, matrix and numbers to the right."""
     summary = run.summary
     products = len(summary.products)
@@ -47,7 +48,9 @@ def _draw_product(sheet: Image.Image, pen: ImageDraw.ImageDraw, left: int, norma
     pen.text((left + _CELL // 2, _TOP - 8), normal.row.product, fill=_INK, font=font(15), anchor="ms")
     shown = ((normal, True, False), (defect, False, True), (defect, True, False))
     for line, (example, heat, truth) in enumerate(shown):
-        layer = marks(example, heat=heat, truth=truth, zoom=_CELL / max(example.pixels.shape))
+        mask = example.mask if truth else None
+        zoom = _CELL / max(example.pixels.shape)
+        layer = marks(example.pixels, example.inspection, mask, heat=heat, zoom=zoom)
         sheet.paste(_thumbnail(example.pixels, layer), (left, _TOP + line * (_CELL + _GAP)))
 
 
@@ -82,7 +85,7 @@ def _draw_cell(pen: ImageDraw.ImageDraw, x: int, y: int, value: float) -> None:
     pen.text((x + _SQUARE[0] // 2, y + _SQUARE[1] // 2), f"{value:.3f}", fill=ink, font=font(15), anchor="mm")
 
 
-def _draw_numbers(pen: ImageDraw.ImageDraw, at: tuple[int, int], run: Run, summary: Summary) -> None:
+def _draw_numbers(pen: ImageDraw.ImageDraw, at: tuple[int, int], run: SequenceRun, summary: Summary) -> None:
     lines = [
         (f"{run.seconds_per_product:.1f} s", f"to learn a product from {run.taught[0].images} normal images"),
         (f"{summary.ms_per_image:.0f} ms", f"an image, {run.software['machine'].rpartition(', ')[2]}, no GPU"),

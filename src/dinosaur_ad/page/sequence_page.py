@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from dinosaur_ad.images.drawing import close_up, legend, nearest_normal
+from dinosaur_ad._text import odds
 from dinosaur_ad.page.charts import histogram, matrix_scale, matrix_table
-from dinosaur_ad.page.examples import Choice, Example, marks
-from dinosaur_ad.page.html import Html, element, image, join, number, page, section, table, tile
-from dinosaur_ad.page.sequence_results import Row, Run, Share, Summary, Taught, auroc_of, last_rows
+from dinosaur_ad.page.examples import Example, ShownRows
+from dinosaur_ad.page.html import Html, element, join, number, page, section, table, tile
+from dinosaur_ad.page.photos import heat_key, marks, patch_pair, photo
+from dinosaur_ad.page.sequence_results import SequenceRow, SequenceRun, Share, Summary, Taught, auroc_of, last_rows
 
 _WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 
 def sequence_page(
-    title: str, run: Run, choice: Choice, examples: Mapping[Row, Example], notes: Sequence[str], commands: str
+    title: str,
+    run: SequenceRun,
+    choice: ShownRows,
+    examples: Mapping[SequenceRow, Example],
+    notes: Sequence[str],
+    commands: str,
 ) -> Html:
     """The whole page. ``examples`` holds every row of ``choice``; ``notes`` say what the numbers do not show."""
     summary, rows = run.summary, last_rows(run.rows)
@@ -34,7 +38,7 @@ def sequence_page(
     )
 
 
-def headline(run: Run, summary: Summary) -> str:
+def headline(run: SequenceRun, summary: Summary) -> str:
     """The result in one sentence."""
     count = len(summary.products)
     products = f"{_WORDS[count] if count < len(_WORDS) else count} product{'s' * (count != 1)}"
@@ -70,7 +74,7 @@ def _lost(forgetting: float) -> str:
     return f"{abs(forgetting):.3f} AUROC {'forgotten' if forgetting > 0 else 'gained'} along the way"
 
 
-def _head(title: str, run: Run, summary: Summary) -> Html:
+def _head(title: str, run: SequenceRun, summary: Summary) -> Html:
     auroc = "–" if summary.mean_auroc is None else f"{summary.mean_auroc:.3f}"
     lost = "–" if summary.forgetting is None else f"{summary.forgetting:.3f}"
     provider = str(run.detector["provider"]).removesuffix("ExecutionProvider")
@@ -93,14 +97,14 @@ def _head(title: str, run: Run, summary: Summary) -> Html:
     )
 
 
-def _showcase(taught: Sequence[Taught], choice: Choice, examples: Mapping[Row, Example]) -> Html:
+def _showcase(taught: Sequence[Taught], choice: ShownRows, examples: Mapping[SequenceRow, Example]) -> Html:
     rows = []
     for product, (normal, defect) in zip(taught, choice.showcase, strict=True):
         kind, seen = _words(defect.kind), examples[defect]
         pictures = (
-            _stack(examples[normal], f"normal {product.product}", heat=True, caption="normal"),
-            _stack(seen, f"{product.product} with {kind}", heat=False, caption=f"defect: {kind}"),
-            _stack(
+            _photo(examples[normal], f"normal {product.product}", heat=True, caption="normal"),
+            _photo(seen, f"{product.product} with {kind}", heat=False, caption=f"defect: {kind}"),
+            _photo(
                 seen, f"{product.product} with heat", heat=True, truth=False, caption=f"score {defect.relative:.2f}×"
             ),
         )
@@ -117,23 +121,14 @@ def _showcase(taught: Sequence[Taught], choice: Choice, examples: Mapping[Row, E
                 "stays clean.",
             )
         ),
-        _heat_key(),
+        heat_key(),
         element("div", *rows, class_="showcase"),
     )
 
 
-def _heat_key() -> Html:
-    bar = element("span", image(np.asarray(legend(340, 22)), "colour scale"), class_="heat")
-    return element("p", "usual", bar, "far beyond (the mark is the threshold)", class_="key")
-
-
-def _stack(example: Example, alternative: str, *, heat: bool, caption: str, truth: bool = True) -> Html:
-    """The photograph with its marks on top; pointing at it shows the bare photograph."""
-    layer = marks(example, heat=heat, truth=truth)
-    pictures = [image(example.pixels, alternative)]
-    if layer[..., 3].any():
-        pictures.append(image(layer, "", class_="layer"))
-    return element("figure", element("div", *pictures, class_="stack", tabindex=0), element("figcaption", caption))
+def _photo(example: Example, alternative: str, *, heat: bool, caption: str = "", truth: bool = True) -> Html:
+    layer = marks(example.pixels, example.inspection, example.mask if truth else None, heat=heat)
+    return photo(example.pixels, layer, alternative, caption)
 
 
 def _matrix(summary: Summary) -> Html:
@@ -146,14 +141,14 @@ def _matrix(summary: Summary) -> Html:
     )
 
 
-def _scores(summary: Summary, rows: Sequence[Row]) -> Html:
+def _scores(summary: Summary, rows: Sequence[SequenceRow]) -> Html:
     highest = max(row.relative for row in rows)
     reach = (min(0.5, min(row.relative for row in rows)), max(2.0, min(highest, 4.0)))
     plots = (
         histogram(
             product,
-            [row.relative for row in rows if row.product == product and not row.label],
-            [row.relative for row in rows if row.product == product and row.label],
+            {"normal": [row.relative for row in rows if row.product == product and not row.label]},
+            {"anomalous": [row.relative for row in rows if row.product == product and row.label]},
             reach,
         )
         for product in summary.products
@@ -170,7 +165,7 @@ def _scores(summary: Summary, rows: Sequence[Row]) -> Html:
     )
 
 
-def _outcomes(choice: Choice, examples: Mapping[Row, Example], summary: Summary) -> Html:
+def _outcomes(choice: ShownRows, examples: Mapping[SequenceRow, Example], summary: Summary) -> Html:
     missed = summary.recall.total - summary.recall.count
     groups = (
         (
@@ -198,27 +193,20 @@ def _outcomes(choice: Choice, examples: Mapping[Row, Example], summary: Summary)
 
 
 def _card(example: Example) -> Html:
-    row, seen = example.row, example.inspection
+    row = example.row
     routed = "" if row.task == row.product else f", taken for {row.task}"
     lines = (
         element("b", f"{row.product}: {_words(row.kind)}{routed}"),
-        element("span", f"score {row.relative:.2f}×, p = {row.p_value:.2g}"),
+        element("span", f"score {row.relative:.2f}× the threshold"),
+        element("span", odds(row.p_value)),
     )
-    figure = _stack(example, f"{row.product}, {row.kind}", heat=True, caption="")
-    like = nearest_normal(seen)
-    pair = Html("")
-    if like is not None:
-        here = close_up(example.pixels, seen.map.shape, seen.worst.row, seen.worst.column)
-        pair = element(
-            "div",
-            element("figure", image(here, "worst patch"), element("figcaption", "worst patch")),
-            element("figure", image(like, "nearest normal patch"), element("figcaption", "compared with")),
-            class_="pair",
-        )
-    return element("article", figure, element("p", *lines), pair, class_="card")
+    figure = _photo(example, f"{row.product}, {row.kind}", heat=True)
+    return element(
+        "article", figure, element("p", *lines), patch_pair(example.pixels, example.inspection), class_="card"
+    )
 
 
-def _kinds(rows: Sequence[Row]) -> Html:
+def _kinds(rows: Sequence[SequenceRow]) -> Html:
     tables = []
     for product in dict.fromkeys(row.product for row in rows):
         tested = [row for row in rows if row.product == product]
@@ -232,13 +220,13 @@ def _kinds(rows: Sequence[Row]) -> Html:
     )
 
 
-def _kind_line(kind: str, tested: Sequence[Row]) -> tuple[object, ...]:
+def _kind_line(kind: str, tested: Sequence[SequenceRow]) -> tuple[object, ...]:
     defects = [row for row in tested if row.kind == kind]
     caught = f"{sum(row.alarm for row in defects)} of {len(defects)}"
     return _words(kind), number(caught), number(auroc_of([row for row in tested if not row.label] + defects))
 
 
-def _provenance(run: Run) -> Html:
+def _provenance(run: SequenceRun) -> Html:
     detector = {key.replace("_", " "): value for key, value in run.detector.items()}
     facts = {"date": run.date, "false alarms asked": f"{100 * run.asked:g} %"} | detector | run.software
     return section("What made this", "Everything that decides the numbers.", table(("", ""), facts.items()))

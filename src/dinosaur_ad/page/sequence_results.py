@@ -12,7 +12,7 @@ from dinosaur_ad.core.metrics import auroc, forgetting
 
 
 @dataclass(frozen=True)
-class Row:
+class SequenceRow:
     """One image inspected after the product ``after`` was learned; ``label`` 1 means it is truly anomalous."""
 
     after: str
@@ -92,7 +92,7 @@ class Taught:
 
 
 @dataclass(frozen=True)
-class Run:
+class SequenceRun:
     """A sequence of products, learned and inspected: all that is kept of it. ``asked`` is the false-alarm rate wanted.
 
     ``detector`` says what made the results (encoder, provider, precision, preset, seed), ``software`` with which
@@ -104,7 +104,7 @@ class Run:
     software: dict[str, str]
     asked: float
     taught: tuple[Taught, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SequenceRow, ...]
 
     @property
     def summary(self) -> Summary:
@@ -127,18 +127,18 @@ class Run:
         }
 
 
-def last_rows(rows: Sequence[Row]) -> list[Row]:
+def last_rows(rows: Sequence[SequenceRow]) -> list[SequenceRow]:
     """The rows of the last evaluation."""
     return [row for row in rows if row.after == rows[-1].after]
 
 
-def auroc_of(rows: Sequence[Row]) -> float | None:
+def auroc_of(rows: Sequence[SequenceRow]) -> float | None:
     """Image AUROC of rows; None when one of the two classes is missing."""
     value = auroc([row.score for row in rows], [row.label for row in rows])
     return None if math.isnan(value) else value
 
 
-def summarise(rows: Sequence[Row]) -> Summary:
+def summarise(rows: Sequence[SequenceRow]) -> Summary:
     """Everything that can be said from the rows alone, in the order they were made."""
     products = tuple(dict.fromkeys(row.after for row in rows))
     matrix = tuple(

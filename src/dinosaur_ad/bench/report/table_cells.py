@@ -117,7 +117,7 @@ def _distributions(cell: CellResult) -> Iterator[Html]:
     everything = np.concatenate([relative for _, _, relative in scored])
     reach = (max(0.0, min(0.5, everything.min())), max(2.0, min(everything.max(), 4.0)))
     plots = [
-        histogram(name, relative[labels == 0].tolist(), relative[labels == 1].tolist(), reach)
+        histogram(name, {"normal": relative[labels == 0]}, {"anomalous": relative[labels == 1]}, reach)
         for name, labels, relative in scored
     ]
     words = (
