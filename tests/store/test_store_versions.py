@@ -260,11 +260,12 @@ def test_rename_leaves_foreign_files_and_links_alone(folder: Store, tmp_path: Pa
     teach(folder, "screw", 1)
     (folder.path / "tasks/notes").mkdir()
     (folder.path / "tasks/notes/mine.txt").write_text("mine")
-    with pytest.raises(StoreError, match="There are other files in .*notes: choose another name"):
+    with pytest.raises(StoreError, match=r"There are other files in .*notes: choose another name"):
         folder.rename("screw", "notes")
     (folder.path / "tasks/link").symlink_to(tmp_path)
     with pytest.raises(InputError, match="There is a task 'link' already"):
         folder.rename("screw", "link")
+    (folder.path / "tasks/link").unlink()
     (folder.path / "tasks/empty").mkdir()
     folder.rename("screw", "empty")
     assert contents(Store.open(folder.path)) == {"empty": 1}
