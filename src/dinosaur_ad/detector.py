@@ -264,6 +264,18 @@ class Dinosaur:
             raise InputError("There is nothing to undo: nothing has been taught yet.")
         return self._store.undo(name)
 
+    def redo(self, name: str) -> str:
+        """Make the change of a task again that the last :meth:`undo` took back, and return which it was."""
+        if self._store is None:
+            raise InputError("There is nothing to redo: nothing has been taught yet.")
+        return self._store.redo(name)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a task another name; its history and versions stay with it."""
+        if self._store is None:
+            raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
+        self._store.rename(name, new)
+
     def _refuse_conflict(self, name: str, replaces: bool) -> None:
         """Refuse to write a new task over one that must not be replaced."""
         if not replaces and name in self.store:

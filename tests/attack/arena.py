@@ -4,7 +4,7 @@
 
     images/a, b, c     normal images of three products       more/, new/     some more of each, for updates
     fixed/             what is inspected again and again: a normal image and a defect of each product
-    store/             a (learned, updated), b (int8), c (within a budget), gone (learned and forgotten)
+    store/             a (learned, updated), b (int8), c (within a budget, update undone), gone (forgotten)
     canary/            files that nobody has any business with; so are the images and cwd/
     home/, cwd/, tmp/  what the children take for theirs       work/           a folder a case, removed after it
 """

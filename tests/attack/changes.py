@@ -10,7 +10,7 @@ from typing import Any
 from attack.arena import ONE, Arena
 from attack.hooks import CHANGING
 
-NAMES = ["a", "b", "c", "gone", "new"]
+NAMES = ["a", "b", "c", "gone", "new", "other"]
 CHANGES: dict[str, tuple[str, ...]] = {
     "learn": ("learn", "new", "{images}/c", *ONE),
     "update": ("update", "a", "{new}/a", *ONE),
@@ -18,6 +18,8 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "undo": ("undo", "a"),
     "replace": ("learn", "b", "{images}/a", "--replace", *ONE),
     "prune": ("tasks", "--prune"),
+    "redo": ("redo", "c"),
+    "rename": ("rename", "a", "other"),
 }
 
 

@@ -39,6 +39,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "replace a": ("learn", "a", "{root}/images/a", "--replace", *ONE),
     "forget a": ("forget", "a"),
     "undo a": ("undo", "a"),
+    "redo c": ("redo", "c"),
+    "rename a": ("rename", "a", "other"),
 }
 READING = ("inspect", "tasks", "verify", "health", "health --verify")
 

@@ -66,6 +66,8 @@ def prepare(root: str) -> str:
     plain.learn("gone", images / "c")
     plain.forget("gone")
     plain.update("a", base / "more" / "a")
+    plain.update("c", base / "more" / "c")
+    plain.undo("c")
     ladder = Dinosaur(base / "ladder", store_budget="1MB", **options)  # has a file of a kind that the others lack
     for name in "ab":
         ladder.learn(name, images / name)

@@ -34,6 +34,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "update": ("update", "a", "{new}/a", "--store", "{store}", *ONE),
     "forget": ("forget", "a", "--store", "{store}"),
     "undo": ("undo", "a", "--store", "{store}"),
+    "redo": ("redo", "c", "--store", "{store}"),
+    "rename": ("rename", "b", "other", "--store", "{store}"),
     "tasks": ("tasks", "--verify", "--prune", "--store", "{store}"),
     "overlays": ("inspect", "{fixed}", "--store", "{store}", "--overlays", "{out}", *ONE),
     "health": ("health", "--store", "{store}", *ONE),

@@ -75,7 +75,7 @@ def test_update_adds_images_and_undo_takes_them_back(capsys: Capture, tmp_path: 
     assert listed(capsys, store)["screw"]["images"] == 30
     assert main(["undo", "screw", "--store", str(store)]) == 0
     assert capsys.readouterr().out == (
-        "took back the last update of 'screw'; that cannot be taken back itself; "
+        "took back the last update of 'screw'; redo makes it again; "
         "undo can still take back: learn (which removes the task)\n"
     )
     assert listed(capsys, store)["screw"]["images"] == 24

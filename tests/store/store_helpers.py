@@ -60,11 +60,16 @@ def undo_steps(target: TaskStore) -> dict[str, list[int]]:
     return steps
 
 
+def redo_steps(target: TaskStore) -> dict[str, list[int]]:
+    """The versions that redo can go to, of every task; 0 is "forgotten"."""
+    return {name: [state.version for state in pointer.redo] for name, pointer in target._pointers().items() if pointer}
+
+
 def expected_files(target: Store) -> set[str]:
     """Every file that a pointer of the store leads to; anything else would be rubbish."""
     files = set()
     for name, versions in undo_steps(target).items():
-        folders = {f"{name}/v{version:04d}" for version in versions if version}
+        folders = {f"{name}/v{version:04d}" for version in (*versions, *redo_steps(target)[name]) if version}
         set_aside = not (target.path / "tasks" / name / "task.json").exists()
         files |= {f"{name}/{'forgotten.json' if set_aside else 'task.json'}"}
         files |= {f"{folder}/{file}" for folder in folders for file in ("manifest.json", "bank.safetensors")}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_helpers import HEADER, actual_files, contents, expected_files, teach, undo_steps
+from store_helpers import HEADER, actual_files, contents, expected_files, redo_steps, teach, undo_steps
 
 from dinosaur_ad.errors import StoreError
 from dinosaur_ad.store import Store
@@ -87,13 +87,18 @@ CHANGES: dict[str, Callable[[Store], object]] = {
     "undo": lambda target: target.undo("full"),
     "undo of the first learn": lambda target: target.undo("once"),
     "prune": lambda target: target.prune(),
+    "redo": lambda target: target.redo("undone"),
+    "redo of the first learn": lambda target: target.redo("once"),
+    "update instead of redo": lambda target: teach(target, "undone", 7, "update"),
+    "rename": lambda target: target.rename("full", "other"),
 }
+BEFORE: dict[str, Callable[[Store], object]] = {"redo of the first learn": lambda target: target.undo("once")}
 
 
-def whole(path: Path) -> tuple[dict[str, float], dict[str, list[int]]]:
-    """All that a user can get out of a store: tasks with their values, and where undo leads."""
+def whole(path: Path) -> tuple[dict[str, float], dict[str, list[int]], dict[str, list[int]]]:
+    """All that a user can get out of a store: tasks with their values, and where undo and redo lead."""
     target = Store.open(path)
-    return contents(target), undo_steps(target)
+    return contents(target), undo_steps(target), redo_steps(target)
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +109,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     teach(target, "once", 5)
     teach(target, "gone", 6)
     target.drop("gone")
+    for value in range(2):
+        teach(target, "undone", value)
+    target.undo("undone")
     return target.path
 
 
@@ -120,6 +128,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_at_any_step_the_store_is_the_old_or_the_new_one(
     template: Path, tmp_path: Path, change: str, error: BaseException
 ) -> None:
+    if change in BEFORE:
+        template = shutil.copytree(template, tmp_path / "before")
+        BEFORE[change](Store.open(template))
     before, after = whole(template), whole(changed(template, tmp_path / "after", change))
     assert before != after
     outcomes = []
@@ -147,8 +158,8 @@ def test_at_any_step_the_store_is_the_old_or_the_new_one(
             path = shutil.copytree(template, tmp_path / f"store{step}")
     assert faults.step < step, "the change never came to its end"
     assert outcomes == sorted(outcomes), "there is one moment of change"
-    # Only forgetting needs no space at all, so that a full disk can be freed.
-    assert False in outcomes or (change, getattr(error, "errno", None)) == ("forget", errno.ENOSPC)
+    # Only forgetting and renaming need no space at all, so that a full disk can be freed.
+    assert False in outcomes or (change in ("forget", "rename") and getattr(error, "errno", None) == errno.ENOSPC)
 
 
 def changed(template: Path, path: Path, change: str) -> Path:
@@ -158,11 +169,11 @@ def changed(template: Path, path: Path, change: str) -> Path:
 
 
 def next_writer_tidies(path: Path) -> None:
-    """The next writer, of whatever task, leaves no rubbish; it takes its change back for those after it."""
+    """The next writer, of whatever task, leaves no rubbish; its task is removed for those after it."""
     target = Store.open(path)
     teach(target, "next", 1)
     assert actual_files(target) == expected_files(target)
-    target.undo("next")
+    shutil.rmtree(path / "tasks" / "next")
 
 
 @pytest.mark.parametrize("error", [Died(), OSError(errno.ENOSPC, "No space left on device")])

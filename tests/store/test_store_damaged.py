@@ -254,11 +254,11 @@ def test_a_pointer_that_leads_astray_is_not_followed(two: Store, field: str, val
 
 
 def test_a_pointer_of_a_newer_version_is_neither_used_nor_overwritten(two: Store) -> None:
-    reseal(pointer_of(two), lambda document: document.update(format=3))
+    reseal(pointer_of(two), lambda document: document.update(format=4))
     for change in (two.record, two.drop, two.undo, lambda name: teach(two, name, 9)):
-        with pytest.raises(StoreError, match=r"newer DINOSaur, in format 3.*upgrade dinosaur-ad"):
+        with pytest.raises(StoreError, match=r"newer DINOSaur, in format 4.*upgrade dinosaur-ad"):
             change("screw")
-    assert json.loads(pointer_of(two).read_bytes())["format"] == 3
+    assert json.loads(pointer_of(two).read_bytes())["format"] == 4
 
 
 def test_an_unknown_task_is_still_unknown(two: Store) -> None:

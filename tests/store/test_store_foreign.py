@@ -108,8 +108,8 @@ def test_foreign_files_stay(folder: Store) -> None:
     crash(folder)
     teach(folder, "bottle", 1)
     folder.drop("screw")
-    folder.prune()
     folder.undo("bottle")
+    folder.prune()
     assert [file.read_text() for file in foreign] == ["mine"] * len(foreign)
     left = {path for path in (folder.path / "tasks").rglob("*") if path.is_file()}
     assert left == {file for file in foreign if "tasks" in file.parts}

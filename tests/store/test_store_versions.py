@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from store_helpers import contents, manifest, teach, value_of
 
-from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.store import TaskStore, versions
+from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
+from dinosaur_ad.store import Store, TaskStore, versions
 from dinosaur_ad.store.versions import KEEP, Pointer
 
 
@@ -116,18 +119,24 @@ def test_an_unchanged_record_is_not_read_again_and_a_changed_one_is(tasks: TaskS
     assert tasks.record("screw").manifest == manifest(3)
 
 
-@given(st.lists(st.sampled_from(["put", "drop", "undo"]), max_size=20))
+@given(st.lists(st.sampled_from(["put", "drop", "undo", "redo"]), max_size=20))
 @example(["put"] * (KEEP + 2))
 def test_undo_takes_back_exactly_the_last_change(changes: list[str]) -> None:
-    pointer, before, used = Pointer(), [], []
+    pointer, before, undone, used = Pointer(), [], [], []
     for change in changes:
         if change == "undo" and before:
+            undone.append(pointer.current)
             pointer = pointer.undone()
             assert pointer.current == before.pop()
+        elif change == "redo" and undone:
+            before.append(pointer.current)
+            pointer = pointer.redone()
+            assert pointer.current == undone.pop()
         elif change == "put" or (change == "drop" and pointer.exists):
             before.append(pointer.current)
+            undone = []
             if change == "put":
-                kept = min(len(pointer.versions) + 1, KEEP)
+                kept = min(len({state.version for state in pointer.states} - {0}) + 1, KEEP)
                 used.append(pointer.next_version)
                 state = pointer.next_state("learn", ordinal=1, change=1)
                 pointer = pointer.with_version(replace(state, sha256="0" * 64), {})
@@ -135,8 +144,137 @@ def test_undo_takes_back_exactly_the_last_change(changes: list[str]) -> None:
             else:
                 pointer = pointer.dropped()
             before = before[len(before) + 1 - len(pointer.states) :]
+        assert len(pointer.redo) == len(undone)
         assert Pointer.decode(pointer.encode()) == pointer
     assert len(set(used)) == len(used), "a version number stands for one content only"
+
+
+def test_redo_makes_again_what_undo_took_back(tasks: TaskStore) -> None:
+    teach(tasks, "screw", 1)
+    teach(tasks, "screw", 2, "update")
+    tasks.drop("screw")
+    assert [tasks.undo("screw") for _ in range(3)] == ["forget", "update", "learn"]
+    assert tasks.names() == []
+    with pytest.raises(InputError, match="its learning was undone, and redo brings it back"):
+        tasks.record("screw")
+    assert tasks.redoable("screw") == "learn"
+    assert (tasks.redo("screw"), value_of(tasks, "screw")) == ("learn", 1)
+    assert (tasks.redo("screw"), value_of(tasks, "screw")) == ("update", 2)
+    assert (tasks.redo("screw"), tasks.names()) == ("forget", [])
+    assert tasks.redoable("screw") is None
+    with pytest.raises(StoreError, match=r"nothing to redo for task 'screw'.*not an undo"):
+        tasks.redo("screw")
+    assert [entry["action"] for entry in tasks._pointer("screw").history][-2:] == ["redo update", "redo forget"]
+
+
+@pytest.mark.parametrize("change", ["put", "drop"])
+def test_another_change_ends_what_redo_could_do(tasks: TaskStore, change: str) -> None:
+    for value in (1, 2):
+        teach(tasks, "screw", value)
+    tasks.undo("screw")
+    teach(tasks, "screw", 3) if change == "put" else tasks.drop("screw")
+    assert any("v0002" in path for path in tasks.removed), "the undone version is removed"
+    with pytest.raises(StoreError, match="nothing to redo"):
+        tasks.redo("screw")
+    tasks.undo("screw")
+    assert value_of(tasks, "screw") == 1
+
+
+def test_redo_passes_over_a_damaged_version(folder: Store) -> None:
+    for value in (1, 2, 3):
+        teach(folder, "screw", value)
+    folder.undo("screw")
+    folder.undo("screw")
+    (folder.path / "tasks/screw/v0002/bank.safetensors").write_bytes(b"")
+    assert (folder.redo("screw"), value_of(folder, "screw")) == ("learn", 3)
+    folder.undo("screw")
+    (folder.path / "tasks/screw/v0003/manifest.json").write_bytes(b"{}")
+    with pytest.raises(StoreError, match="cannot be made again: no later version of it"):
+        folder.redo("screw")
+    assert value_of(folder, "screw") == 1
+
+
+def test_a_task_whose_learning_was_undone_is_pruned_like_a_forgotten_one(folder: Store) -> None:
+    teach(folder, "screw", 1)
+    folder.undo("screw")
+    assert folder.prune() == ["screw"]
+    assert not (folder.path / "tasks/screw").exists()
+    with pytest.raises(StoreError, match="nothing to redo"):
+        folder.redo("screw")
+
+
+def test_a_pointer_names_format_3_only_while_there_is_something_to_redo(folder: Store) -> None:
+    pointer = folder.path / "tasks/screw/task.json"
+    teach(folder, "screw", 1)
+    plain = json.loads(pointer.read_bytes())
+    assert (plain["format"], "redo" in plain) == (2, False)
+    folder.undo("screw")
+    assert json.loads(pointer.read_bytes())["format"] == 3
+    folder.redo("screw")
+    assert json.loads(pointer.read_bytes())["format"] == 2
+
+
+def test_rename_keeps_history_undo_and_redo(tasks: TaskStore) -> None:
+    for value in (1, 2, 3):
+        teach(tasks, "screw", value)
+    teach(tasks, "nut", 9)
+    tasks.undo("screw")
+    before = tasks.record("screw")
+    stamp = tasks.stamp()
+    tasks.rename("screw", "bolt")
+    assert tasks.stamp() != stamp
+    assert tasks.names() == ["bolt", "nut"], "the order of learning stays"
+    assert contents(tasks) == {"bolt": 2, "nut": 9}
+    assert replace(tasks.record("bolt"), name="screw") == before
+    with pytest.raises(VersionGoneError):
+        tasks.arrays(before, "bank")
+    assert (tasks.redo("bolt"), value_of(tasks, "bolt")) == ("learn", 3)
+    assert (tasks.undo("bolt"), tasks.undo("bolt"), value_of(tasks, "bolt")) == ("learn", "learn", 1)
+    tasks.rename("bolt", "screw")
+    teach(tasks, "bolt", 5)
+    assert contents(tasks) == {"screw": 1, "nut": 9, "bolt": 5}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("screw", "nut", "There is a task 'nut' already; choose another name"),
+        ("screw", "screw", "There is a task 'screw' already"),
+        ("screw", "gone", "'gone' already, forgotten or undone: tasks --prune removes it"),
+        ("screw", "NUT", "differs only in case from the task 'nut'"),
+        ("screw", "../nut", "A task cannot be called '../nut'"),
+        ("gone", "new", "it was forgotten, and undo brings it back"),
+        ("bolt", "new", "There is no task 'bolt'"),
+    ],
+)
+def test_rename_refuses_what_is_taken_bad_or_missing(tasks: TaskStore, old: str, new: str, sentence: str) -> None:
+    for value, name in enumerate(["screw", "nut", "gone"]):
+        teach(tasks, name, value)
+    tasks.drop("gone")
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        tasks.rename(old, new)
+    assert contents(tasks) == {"screw": 0, "nut": 1}
+
+
+def test_rename_leaves_foreign_files_and_links_alone(folder: Store, tmp_path: Path) -> None:
+    teach(folder, "screw", 1)
+    (folder.path / "tasks/notes").mkdir()
+    (folder.path / "tasks/notes/mine.txt").write_text("mine")
+    with pytest.raises(StoreError, match=r"There are other files in .*notes: choose another name"):
+        folder.rename("screw", "notes")
+    (folder.path / "tasks/link").symlink_to(tmp_path)
+    with pytest.raises(InputError, match="There is a task 'link' already"):
+        folder.rename("screw", "link")
+    (folder.path / "tasks/link").unlink()
+    (folder.path / "tasks/empty").mkdir()
+    folder.rename("screw", "empty")
+    assert contents(Store.open(folder.path)) == {"empty": 1}
+
+
+def test_a_task_may_change_its_case(tasks: TaskStore) -> None:
+    teach(tasks, "screw", 1)
+    tasks.rename("screw", "Screw")
+    assert contents(tasks) == {"Screw": 1}
 
 
 def test_a_clock_that_is_set_back_does_not_matter(tasks: TaskStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,8 @@
-"""The verbs that change a store, and the one that lists it: learn, update, forget, undo, tasks."""
+"""The verbs that change a store: learn, update, forget, undo, redo, rename."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -24,7 +23,7 @@ from dinosaur_ad.cli._console import (
 from dinosaur_ad.cli._overlays import say_overlays_left_out
 from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store
 from dinosaur_ad.cli._progress import TEACHING, Progress
-from dinosaur_ad.errors import DinosaurError, InputError, StoreError
+from dinosaur_ad.errors import DinosaurError, StoreError
 
 if TYPE_CHECKING:
     from dinosaur_ad.detector import Dinosaur
@@ -70,7 +69,16 @@ def add_parser(verbs: Subparsers) -> None:
 
     parser = add_verb(verbs, "undo", undo, "Take back the last learn, update or forget of a task.")
     parser.add_argument("name", metavar="NAME", help="the task")
-    parser.add_argument("--yes", action="store_true", help="also where that removes the whole task")
+    parser.add_argument("--yes", action="store_true", help=argparse.SUPPRESS)  # was needed before there was redo
+    add_store(parser)
+
+    parser = add_verb(verbs, "redo", redo, "Make the change again that the last undo of a task took back.")
+    parser.add_argument("name", metavar="NAME", help="the task")
+    add_store(parser)
+
+    parser = add_verb(verbs, "rename", rename, "Give a task another name. Its history, undo and redo stay with it.")
+    parser.add_argument("name", metavar="OLD", help="the task")
+    parser.add_argument("new", metavar="NEW", help="what it is called from now on")
     add_store(parser)
 
     parser = add_verb(verbs, "tasks", tasks, "List what has been taught.")
@@ -137,27 +145,34 @@ def forget(arguments: argparse.Namespace) -> int:
 def undo(arguments: argparse.Namespace) -> int:
     """Take back the last change of a task."""
     detector = open_store(arguments)
-    changes = _undoable(detector, arguments.name)
-    if changes and not changes[0][1] and not arguments.yes:
-        _confirm(arguments.name)
     with _interruptible(arguments):
         action = detector.undo(arguments.name)
-    # Asked again: where versions are damaged, it goes back further than to the one before.
-    show(f"{_undone(action, arguments.name)}; {_left(_undoable(detector, arguments.name))}")
+    if action == "damage":  # the store has put the task together again
+        done = f"brought back the newest intact version of '{arguments.name}', whose record was damaged"
+    else:
+        done = f"took back the last {action} of '{arguments.name}'"
+    again = "; redo makes it again" if detector.store.redoable(arguments.name) else ""
+    show(f"{done}{again}; {_left(detector.store.undoable(arguments.name))}")
     return EXIT_OK
 
 
-def _undone(action: str, name: str) -> str:
-    if action == "damage":  # what the store says of a task that it had to put together again
-        return f"brought back the newest intact version of '{name}', whose record was damaged"
-    return f"took back the last {action} of '{name}'; that cannot be taken back itself"
+def redo(arguments: argparse.Namespace) -> int:
+    """Make the last undone change of a task again."""
+    detector = open_store(arguments)
+    with _interruptible(arguments):
+        action = detector.redo(arguments.name)
+    following = detector.store.redoable(arguments.name)
+    show(f"made the {action} of '{arguments.name}' again; redo can make again: {following or 'nothing more'}")
+    return EXIT_OK
 
 
-def _undoable(detector: Dinosaur, name: str) -> list[tuple[str, bool]]:
-    try:
-        return detector.store.undoable(name)
-    except StoreError:  # damaged: whether it can be undone is for undo to say
-        return []
+def rename(arguments: argparse.Namespace) -> int:
+    """Give a task another name."""
+    detector = open_store(arguments)
+    with _interruptible(arguments):
+        detector.rename(arguments.name, arguments.new)
+    show(f"'{arguments.name}' is now called '{arguments.new}'")
+    return EXIT_OK
 
 
 def _left(changes: Sequence[tuple[str, bool]]) -> str:
@@ -166,17 +181,6 @@ def _left(changes: Sequence[tuple[str, bool]]) -> str:
         return "nothing is left to undo"
     words = (action if stays else f"{action} (which removes the task)" for action, stays in changes)
     return f"undo can still take back: {', '.join(words)}"
-
-
-def _confirm(name: str) -> None:
-    """Ask whether a whole task may go, if there is someone to ask."""
-    consequence = f"Undo would take back the learning of '{name}' and so remove the whole task, for good"
-    instead = "dinosaur forget removes it so that undo can bring it back"
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError(f"{consequence}; add --yes if that is meant; {instead}.")
-    say(f"{consequence}; {instead}.", "Remove it? [y/N]")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise InputError(f"The task '{name}' was left as it is.")
 
 
 def tasks(arguments: argparse.Namespace) -> int:
@@ -290,7 +294,7 @@ def _interruptible(arguments: argparse.Namespace) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         unchanged = _version(arguments.store, arguments.name) == before
-        made = f"the change of '{arguments.name}' had been made already, and undo takes it back"
+        made = f"the change of '{arguments.name}' had been made already"
         raise KeyboardInterrupt("the store is unchanged" if unchanged else made) from None
 
 

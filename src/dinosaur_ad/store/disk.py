@@ -211,6 +211,18 @@ class Disk:
         self._refuse_links(path)
         move_atomic(self.root / path, self.root / target)
 
+    def move_folder(self, path: str, target: str) -> None:
+        """Give a folder a name that is free, at once and durably."""
+        self._refuse_links(f"{path}/")
+        self.discard_folder(target)  # an empty one may be left over
+        try:
+            taken = not os.path.samestat(os.lstat(self.root / target), os.lstat(self.root / path))
+        except FileNotFoundError:
+            taken = False
+        if taken:  # else it differs in case only, and the file system ignores case
+            raise StoreError(f"There are other files in {self.root / target}: choose another name, or move them.")
+        move_atomic(self.root / path, self.root / target)
+
     def unlink(self, path: str) -> None:
         """Remove one file, at once and durably."""
         self._refuse_links(path)

@@ -13,6 +13,8 @@ from dinosaur_ad.store.codec import unseal
 FORMAT = "dinosaur-store"
 FORMAT_VERSION = 2
 """2: every document carries a hash of its own, and a change its number. 1: as it began."""
+POINTER_VERSION = 3
+"""Of a ``task.json`` that holds undone changes for redo; written only then, so that version 2 reads all others."""
 
 MAX_STORE_BYTES = 1_000_000
 MAX_POINTER_BYTES = 4_000_000
@@ -45,13 +47,12 @@ _STATE_1 = {
 _ENTRY = record({"action": _WORD, "date": moment, "version": whole(0, MAX_VERSION)}, others=_FREE)
 _POINTER_1 = {"next_version": whole(1, MAX_VERSION + 1), "history": items(_ENTRY, most=1000)}
 
+_STATE = record(_STATE_1 | {"change": _COUNT})
+
 POINTER_1 = record({"states": items(record(_STATE_1), most=100, least=1), **_POINTER_1})
 POINTER = record(
-    {
-        "format": whole(2, FORMAT_VERSION),
-        "states": items(record(_STATE_1 | {"change": _COUNT}), most=100, least=1),
-        **_POINTER_1,
-    }
+    {"format": whole(2, POINTER_VERSION), "states": items(_STATE, most=100, least=1), **_POINTER_1},
+    {"redo": items(_STATE, most=100)},
 )
 
 _FILE_INFO = record({"bytes": whole(0, MAX_ARRAY_BYTES), "sha256": text(64, _SHA256)})
@@ -103,10 +104,12 @@ class NewerFormatError(ValueError):
         super().__init__(f"it was written by a newer DINOSaur, in format {number}")
 
 
-def read_document(data: bytes, shape: Shape, old_shape: Shape) -> tuple[dict[str, Any], bool]:
+def read_document(
+    data: bytes, shape: Shape, old_shape: Shape, newest: int = FORMAT_VERSION
+) -> tuple[dict[str, Any], bool]:
     """Return ``task.json`` or ``manifest.json``, and whether it is of format 1, which carried no hash of its own."""
     document, sealed = unseal(data)
-    if sealed and type(number := document.get("format")) is int and number > FORMAT_VERSION:
+    if sealed and type(number := document.get("format")) is int and number > newest:
         raise NewerFormatError(number)
     if not sealed and document.get("format", 1) != 1:
         raise ValueError("it does not carry its sha256")

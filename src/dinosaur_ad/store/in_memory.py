@@ -75,6 +75,13 @@ class Memory:
         """Give a file another name."""
         self._files[target] = self._files.pop(path)
 
+    def move_folder(self, path: str, target: str) -> None:
+        """Give a folder a name that is free."""
+        self._files = {
+            f"{target}/{each.removeprefix(f'{path}/')}" if each.startswith(f"{path}/") else each: found
+            for each, found in self._files.items()
+        }
+
     def unlink(self, path: str) -> None:
         """Remove one file."""
         del self._files[path]

@@ -8,6 +8,7 @@ import hashlib
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
@@ -26,7 +27,7 @@ from dinosaur_ad.store.names import (
     pointer_path,
 )
 from dinosaur_ad.store.records import TaskRecord, decode_record
-from dinosaur_ad.store.versions import Pointer
+from dinosaur_ad.store.versions import FORGET, Pointer
 
 _Result = TypeVar("_Result")
 
@@ -179,7 +180,7 @@ class TaskReader:
             with self._reading(path, name), suppress(FileNotFoundError):  # removed just now
                 pointer = Pointer.decode(self._files.read(path, MAX_POINTER_BYTES))
             if path == forgotten_path(name) and pointer.exists:
-                pointer = pointer.dropped()
+                pointer = replace(pointer.dropped(), redo=pointer.redo)  # undo brings back the file with all it names
             known = self._known[name] = ((path, stamp), pointer)
         return known[1]
 
@@ -189,7 +190,10 @@ class TaskReader:
         if pointer.exists:
             return pointer
         if pointer.versions:
-            hint = "it was forgotten, and undo brings it back"
+            forgotten = pointer.current.action == FORGET
+            hint = (
+                f"{'it was forgotten, and undo' if forgotten else 'its learning was undone, and redo'} brings it back"
+            )
         elif nearest := difflib.get_close_matches(name, self.names(), n=3, cutoff=0):
             hint = f"the nearest names are {', '.join(nearest)}"
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -23,10 +23,11 @@ from dinosaur_ad.store.names import (
     is_file_name,
     manifest_path,
     pointer_path,
+    task_folder,
 )
 from dinosaur_ad.store.reading import DamagedError, TaskReader
 from dinosaur_ad.store.records import TaskRecord, encode_manifest, file_info
-from dinosaur_ad.store.versions import FORGET, KEEP, Pointer
+from dinosaur_ad.store.versions import FORGET, KEEP, Pointer, State
 
 
 class TaskStore(TaskReader):
@@ -91,7 +92,9 @@ class TaskStore(TaskReader):
                 self._files.move(pointer_path(name), forgotten_path(name))
 
     def undo(self, name: str) -> str:
-        """Take back the last change to a task and return its action; without its first, the task is gone.
+        """Take back the last change to a task and return its action; :meth:`redo` makes it again.
+
+        Without its first change the task is not there, until redo or for good after :meth:`prune`.
 
         Where the version before is damaged, it goes on to the newest one that is intact. A task whose pointer is
         damaged gets its newest intact version back; the action is then "damage".
@@ -110,8 +113,46 @@ class TaskStore(TaskReader):
                     f"There is nothing to undo for task {name!r}: the store {self._files} has no earlier "
                     f"version of it (at the most {KEEP} are kept)."
                 )
-            self._switch(name, pointer.undone(self._steps_back(name, pointer)))
+            self._switch(name, pointer.undone(self._intact(name, pointer.states[-2::-1], "taken back")))
             return pointer.current.action
+
+    def redo(self, name: str) -> str:
+        """Make the change again that the last :meth:`undo` took back, and return its action.
+
+        Any other change of the task in between removes what could be made again.
+        """
+        with self._changing(name):
+            pointer = self._pointer(name) if self._files.stamp(pointer_path(name)) is not None else Pointer()
+            if not pointer.redo:
+                raise StoreError(
+                    f"There is nothing to redo for task {name!r} in the store {self._files}: the last change of it was "
+                    "not an undo."
+                )
+            again = pointer.redone(self._intact(name, pointer.redo[::-1], "made again"))
+            self._switch(name, again)
+            return again.current.action
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a task another name, with its history and all that undo and redo can go to.
+
+        Its folder is renamed, which happens at once; to take it back, rename it back.
+        """
+        check_task_name(name)
+        check_task_name(new)
+        with self.writer(), write_errors(self._files):
+            self._existing(name)
+            others = {other: pointer for other, pointer in self._pointers().items() if other != name}
+            if new == name or new in others:
+                gone = (pointer := others.get(new)) and not pointer.exists
+                hint = ", forgotten or undone: tasks --prune removes it for good" if gone else ""
+                raise InputError(f"There is a task {new!r} already{hint}; choose another name.")
+            _refuse_clash(new, others)
+            self._files.move_folder(task_folder(name), task_folder(new))
+
+    def redoable(self, name: str) -> str | None:
+        """Return the change that :meth:`redo` would make again; None if there is none."""
+        redo = self._pointer(check_task_name(name)).redo
+        return redo[-1].action if redo else None
 
     def undoable(self, name: str) -> list[tuple[str, bool]]:
         """Return the changes that :meth:`undo` can take back, the last first, each with whether a task is left then."""
@@ -119,7 +160,7 @@ class TaskStore(TaskReader):
         return [(after.action, before.version > 0) for before, after in pairwise(states)][::-1]
 
     def prune(self) -> list[str]:
-        """Remove forgotten tasks for good, to free their space, and return their names; see also ``removed``."""
+        """Remove tasks that were forgotten, or whose learning was undone, for good, and return their names."""
         with self.writer():
             gone = [name for name in self._folders() if self._is_forgotten(name)]
             for name in gone:
@@ -215,10 +256,10 @@ class TaskStore(TaskReader):
             ) from damage
         return pointer
 
-    def _steps_back(self, name: str, pointer: Pointer) -> int:
-        """Return how many changes to take back: one, or as many as lead to a version that is intact."""
+    def _intact(self, name: str, states: Iterable[State], what: str) -> int:
+        """Return how many steps along ``states`` to go: one, or as many as lead to a version that is intact."""
         found = ""
-        for steps, state in enumerate(reversed(pointer.states[:-1]), start=1):
+        for steps, state in enumerate(states, start=1):
             if not state.version and steps == 1:
                 return steps
             try:
@@ -228,9 +269,9 @@ class TaskStore(TaskReader):
             except (OSError, ValueError) as error:
                 found = found or f" ({manifest_path(name, state.version).rpartition('/')[0]}: {reason(error)})"
         raise StoreError(
-            f"The last change of task {name!r} cannot be taken back: no earlier version of it in the store "
-            f"{self._files} is intact{found}; nothing was changed, restore the earlier version from a backup, or "
-            "forget the task."
+            f"The last change of task {name!r} cannot be {what}: no {'later' if what == 'made again' else 'earlier'} "
+            f"version of it in the store {self._files} is intact{found}; nothing was changed, restore that version "
+            "from a backup, or forget the task."
         )
 
     def _is_forgotten(self, name: str) -> bool:
@@ -269,15 +310,15 @@ def _refuse_clash(name: str, pointers: Mapping[str, Pointer | None]) -> None:
     """Refuse a name that would share its folder with another where file systems ignore case."""
     for other, pointer in pointers.items():
         if other != name and other.casefold() == name.casefold():
-            forgotten = pointer and not pointer.exists
+            gone = pointer and not pointer.exists
             raise InputError(
-                f"The name {name!r} differs only in case from the {'forgotten ' if forgotten else ''}task "
+                f"The name {name!r} differs only in case from the {'forgotten or undone ' if gone else ''}task "
                 f"{other!r}, which not every file system can tell apart: use that spelling or another name."
             )
 
 
 def _next_numbers(pointers: Mapping[str, Pointer | None]) -> tuple[int, int]:
     """Return the place of a new task, and the number of the next change."""
-    states = [state for pointer in pointers.values() if pointer for state in pointer.states]
+    states = [state for pointer in pointers.values() if pointer for state in (*pointer.states, *pointer.redo)]
     ordinal, change = (max((getattr(state, key) for state in states), default=0) for key in ("ordinal", "change"))
     return ordinal + 1, change + 1

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dinosaur_ad.store.codec import Json, seal
-from dinosaur_ad.store.documents import FORMAT_VERSION, POINTER, POINTER_1, read_document
+from dinosaur_ad.store.documents import FORMAT_VERSION, POINTER, POINTER_1, POINTER_VERSION, read_document
 
 KEEP = 3
 """Versions of a task that stay on disk, the current one included."""
@@ -43,18 +43,22 @@ class State:
 class Pointer:
     """The stack of states of one task: the last is current, undo goes back to the one before it.
 
-    An empty pointer stands for a task that was never learned. ``old`` says that it was read from a file of an earlier
-    format, which the next writer replaces.
+    ``redo`` holds the states that undo has left, the latest of them last, until another change is made. An empty
+    pointer stands for a task that was never learned. ``old`` says that it was read from a file of an earlier format,
+    which the next writer replaces.
 
     >>> state = Pointer().next_state("learn", ordinal=1, change=1)
     >>> learned = Pointer().with_version(replace(state, sha256="0" * 64), {"images": 20})
     >>> learned.exists, learned.dropped().exists, learned.dropped().undone().exists
     (True, False, True)
+    >>> learned.undone().exists, learned.undone().redone().exists
+    (False, True)
     """
 
     states: tuple[State, ...] = (State(),)
     next_version: int = 1
     history: tuple[dict[str, Any], ...] = ()
+    redo: tuple[State, ...] = ()
     old: bool = field(default=False, compare=False)
 
     @property
@@ -69,8 +73,8 @@ class Pointer:
 
     @property
     def versions(self) -> set[int]:
-        """The versions that are current or that undo can go back to."""
-        return {state.version for state in self.states if state.version}
+        """The versions that are current or that undo and redo can go to."""
+        return {state.version for state in (*self.states, *self.redo) if state.version}
 
     def next_state(self, action: str, *, ordinal: int, change: int) -> State:
         """Return the state of a new version, without its hash; ``ordinal`` is for a task that is not there yet."""
@@ -87,10 +91,17 @@ class Pointer:
         return self._pushed(State(action=FORGET, date=now()), {})
 
     def undone(self, steps: int = 1) -> Pointer:
-        """Return the pointer without its last changes, of which only the history knows."""
+        """Return the pointer without its last changes, which :meth:`redone` brings back."""
         before = self.states[-1 - steps]
         entry = {"action": f"undo {self.current.action}", "date": now(), "version": before.version}
-        return replace(self, states=self.states[:-steps], history=self._logged(entry))
+        undone = self.states[: -1 - steps : -1]
+        return replace(self, states=self.states[:-steps], redo=(*self.redo, *undone), history=self._logged(entry))
+
+    def redone(self, steps: int = 1) -> Pointer:
+        """Return the pointer with the last undone changes made again."""
+        states = (*self.states, *self.redo[: -1 - steps : -1])
+        entry = {"action": f"redo {states[-1].action}", "date": now(), "version": states[-1].version}
+        return replace(self, states=states, redo=self.redo[:-steps], history=self._logged(entry))
 
     def _pushed(self, state: State, note: Mapping[str, Json]) -> Pointer:
         states = (*self.states, state)
@@ -104,20 +115,23 @@ class Pointer:
 
     def encode(self) -> bytes:
         """Return the content of ``task.json``."""
-        document = {key: value for key, value in asdict(self).items() if key != "old"}
-        return seal({"format": FORMAT_VERSION, **document})
+        document = asdict(self)
+        del document["old"]
+        if not self.redo:
+            del document["redo"]
+        return seal({"format": POINTER_VERSION if self.redo else FORMAT_VERSION, **document})
 
     @classmethod
     def decode(cls, data: bytes) -> Pointer:
         """Read ``task.json`` with suspicion: a ValueError says what is wrong with it."""
-        document, old = read_document(data, POINTER, POINTER_1)
-        states = tuple(State(**state) for state in document["states"])
-        for state in states:
+        document, old = read_document(data, POINTER, POINTER_1, newest=POINTER_VERSION)
+        states, redo = (tuple(State(**state) for state in document.get(key, ())) for key in ("states", "redo"))
+        for state in (*states, *redo):
             state.check()
-        versions = [state.version for state in states if state.version]
+        versions = [state.version for state in (*states, *redo) if state.version]
         if len(set(versions)) < len(versions) or max(versions, default=0) >= document["next_version"]:
             raise ValueError("it points to a version that cannot exist")
-        return cls(states, document["next_version"], tuple(document["history"]), old)
+        return cls(states, document["next_version"], tuple(document["history"]), redo, old)
 
 
 def now() -> str:
