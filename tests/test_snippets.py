@@ -188,10 +188,12 @@ def run_shell(snippet: Snippet, patch: pytest.MonkeyPatch, learned: set[tuple[st
 
 
 def run_command(arguments: list[str], output: str, where: str, learned: set[tuple[str, ...]]) -> None:
-    if arguments[0] == "learn":  # the same product again is another way to write it
+    if arguments[0] == "learn":  # the same product again shows another option
         task = (arguments[1], *arguments[arguments.index("--store") :][1:2])
         arguments += ["--replace"] if task in learned else []
         learned.add(task)
+    if arguments[0] == "export" and "--out" in arguments:
+        shutil.rmtree(arguments[arguments.index("--out") + 1], ignore_errors=True)
     printed = StringIO()
     with redirect_stdout(printed):
         code = main(arguments)
@@ -268,7 +270,8 @@ def test_the_page_runs(
     for module in (OPENCV, SimpleNamespace(Detections=SimpleNamespace)):
         monkeypatch.setitem(sys.modules, "cv2" if module is OPENCV else "supervision", module)  # type: ignore[arg-type]
     blocks = snippets(page)
-    if not any("learn" in block.code for block in blocks):
+    code = "".join(block.code for block in blocks)
+    if "--store" in code and "learn " not in code:
         for store in TAUGHT:
             shutil.copytree("taught", store)
     names: dict[str, Any] = {"__name__": "page"}
