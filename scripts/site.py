@@ -20,7 +20,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = page.file.content_string.replace('--8<-- "CHANGELOG.md"', _changelog())
     for target, there in PAGE_OF.items():
         markdown = markdown.replace(f"]({target})", f"]({there})")
-    return markdown
+    # A comment begins a block of HTML that ends with the next blank line: a list or a table right after it would be text.
+    return re.sub(r"^(<!-- begin: .+ -->)\n", r"\1\n\n", markdown, flags=re.M)
 
 
 def _changelog() -> str:
