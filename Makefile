@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version-check
-# What `make test` installs on top of the run time; EXTRAS=dev leaves out torch and Ray (their tests then skip, and say so).
-EXTRAS ?= dev,bench,ray,openvino
+# What `make test` installs on top of the run time; EXTRAS=dev leaves out torch, Ray and MkDocs (their tests then skip, and say so).
+EXTRAS ?= dev,docs,bench,ray,openvino
 
-.PHONY: demo test lint format attack benchmarks clean
+.PHONY: demo test lint format docs attack benchmarks clean
 
 demo: $(VENV)/.run
 	$(BIN)/dinosaur demo --out runs/demo
@@ -23,6 +23,10 @@ lint: $(VENV)/.test
 format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The site, into site/; a broken link or a page without a place in the navigation is an error. The tests build it too.
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Kills, faults, damaged files and stores, crowds; up to 20 minutes (docs/robustness.md). The tests try a few of each.
 attack: $(VENV)/.test
@@ -44,4 +48,4 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $(VENV)/.run $@
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

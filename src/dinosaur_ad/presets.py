@@ -112,6 +112,7 @@ DEFAULT = Preset(
 )
 
 PRESETS = {preset.name: preset for preset in (DEFAULT, PAPER)}
+"""The presets by name: ``default``, which ships, and ``paper``, the paper's procedure as printed."""
 
 
 def get_preset(preset: str | Preset) -> Preset:
