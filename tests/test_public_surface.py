@@ -20,8 +20,7 @@ from PIL import Image
 import dinosaur_ad
 from detector_helpers import product, spoil, tiny
 from dinosaur_ad import Dinosaur, InputError, Inspection, Rejected, StoreError, from_bgr, overlay, to_pandas
-from dinosaur_ad.images.drawing import heat_layer
-from dinosaur_ad.images.notebook import odds
+from dinosaur_ad.images.drawing import heat_layer, odds
 
 NAMES = {
     "Dinosaur", "Inspection", "Learned", "Rejected", "WorstPatch", "InputError", "StoreError", "EncoderError",

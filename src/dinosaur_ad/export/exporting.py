@@ -240,7 +240,7 @@ def _with_bank(
     if not 0 < rate < 1:
         raise InputError(f"The false-alarm rate must lie between 0 and 1, got {rate}; 0.025 is usual.")
     record = subject.store.record(subject.task)
-    arrays, kept = read_bank(subject.store, record)
+    arrays, packed = read_bank(subject.store, record)
     threshold = alarm_threshold(subject.preset, arrays["scores"], rate)
     if reason := why_not_ready(subject.task, threshold, arrays["foreign"]):
         raise InputError(reason)
@@ -250,11 +250,11 @@ def _with_bank(
         "id": record.id,
         "threshold": threshold,
         "false_alarms": rate,
-        "precision": kept.precision,
-        "members": kept.members,
-        "channels": kept.channels,
+        "precision": packed.precision,
+        "members": packed.members,
+        "channels": packed.channels,
     }
-    return add_bank(model, kept, subject.preset, threshold), facts
+    return add_bank(model, packed, subject.preset, threshold), facts
 
 
 def _manifest(subject: Subject, kind: str, precision: str, calibration: NDArray[np.uint8] | None) -> Manifest:

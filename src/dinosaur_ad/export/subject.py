@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dinosaur_ad.bank.bank import Bank
+from dinosaur_ad.bank.bank_files import open_bank
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.encoders import DEFAULT_ENCODER
 from dinosaur_ad.encoders.base import fingerprint
@@ -35,7 +35,7 @@ class Subject:
         """Image scores by the stored bank of the task, if one was named."""
         if self.store is None or self.task is None:
             return None
-        bank = Bank.opened(self.store, self.store.record(self.task))
+        bank = open_bank(self.store, self.store.record(self.task))
 
         def score(features_NHWC: Floats) -> Floats:
             scores_N: Floats = pool(bank.distances(features_NHWC, self.preset.radius), self.preset.top)
