@@ -5,7 +5,7 @@
     python -m benchmarks.bank_bytes --draw docs/images/bank-bytes.svg
 
 ``DIR`` holds ``mtd/`` and ``mvtec_ad/``. Each task is scored with its own bank, without routing: what is measured is
-the bank. Features are encoded once, with the default encoder, and kept in the cache (1.8 GB), so that every bank sees
+the bank. Features are encoded once, with the default encoder, and packed in the cache (1.8 GB), so that every bank sees
 the same ones; members are picked anew for every seed.
 """
 
@@ -27,9 +27,9 @@ from benchmarks.bank_chart import svg
 from benchmarks.bank_tables import GROUPS, section
 from benchmarks.measure import in_turns
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.bank.bank import Bank, Draft
-from dinosaur_ad.bank.budget import Form
-from dinosaur_ad.bank.kept import Kept
+from dinosaur_ad.bank.bank import Bank, PackedVectors
+from dinosaur_ad.bank.bank_files import open_bank
+from dinosaur_ad.bank.building import BankBuilder
 from dinosaur_ad.bank.verdict import alarm_threshold
 from dinosaur_ad.core.features import combine_blocks
 from dinosaur_ad.core.metrics import auroc
@@ -45,7 +45,7 @@ OUT = Path(__file__).parents[1] / "results" / "edge" / "bank-bytes.json"
 SEEDS = (0, 1, 2, 3, 4)
 MEMBERS = (5, 10, 20, 44, 88)
 BUDGETS = (250_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000)
-# Other ways to spend two million bytes than the one that was chosen: the channels kept, and members as many as fit.
+# Other ways to spend two million bytes than the one that was chosen: the channels packed, and members as many as fit.
 CHANNELS = (384, 256, 192, 128, 96, 64, 48)
 # Calibrated again for every budget here, to see the false alarms that its thresholds give.
 JUDGED = (1_000_000, 2_000_000)
@@ -80,37 +80,43 @@ def curve(task: Task, train: Floats, test: Floats, seed: int) -> Iterator[Row]:
     """Every bank that is compared, taught from the same features."""
     labels = np.asarray([sample.label for sample in task.test])
 
-    def row(what: str, kept: Kept, size: int, **more: Any) -> Row:
-        score_N = pool(_members_last(kept).distances(test, DEFAULT.radius), DEFAULT.top)
-        shape = {"precision": kept.precision, "members": kept.members, "channels": kept.channels}
+    def row(what: str, packed: PackedVectors, size: int, **more: Any) -> Row:
+        score_N = pool(_members_last(packed).distances(test, DEFAULT.radius), DEFAULT.top)
+        shape = {"precision": packed.precision, "members": packed.members, "channels": packed.channels}
         facts = {"task": task.name, "seed": seed, "what": what, **shape, "bytes": size}
         return facts | {"auroc": round(auroc(score_N, labels), 5)} | more
 
-    plain = draft(train, seed)
-    assert plain.candidates is not None
-    vectors = plain.candidates.first(plain.members).vectors_HWMC
+    plain = draft(train, seed, precision="float32")
+    vectors = plain.files()["bank"]["vectors"]
     for precision in ("float32", "float16", "int8"):
         for members in dict.fromkeys(min(each, plain.members) for each in MEMBERS):
-            kept = Kept.of(vectors[:, :, :members], precision)
-            yield row("plain", kept, _size(kept))
+            packed = PackedVectors.of(vectors[:, :, :members], precision)
+            yield row("plain", packed, _size(packed))
     for channels in CHANNELS:
-        kept = Kept.of(vectors, "int8", principal_axes(train, channels) if channels < train.shape[-1] else None)
-        members = min(kept.members, (2_000_000 - _size(kept.cut(0, channels))) // _size_of_one(kept))
-        yield row("2 MB", kept := kept.cut(members, channels), _size(kept))
+        packed = PackedVectors.of(
+            vectors, "int8", principal_axes(train, channels) if channels < train.shape[-1] else None
+        )
+        members = min(packed.members, (2_000_000 - _size(packed.first(0))) // _size_of_one(packed))
+        yield row("2 MB", packed := packed.first(members), _size(packed))
     for budget in BUDGETS:
         calibrated = budget in JUDGED and seed == SEEDS[0]
         limited = draft(train, seed, budget=budget, calibrated=calibrated)
         bank, size = stored(limited)
         judged = _judged(bank, test, labels) if calibrated else {}
-        yield row("budget", bank.kept, size, budget=budget, **judged)
+        yield row("budget", bank.packed, size, budget=budget, **judged)
 
 
 def draft(
-    train: Floats, seed: int, budget: int | None = None, calibrated: bool = False, preset: Preset = NO_RESERVE
-) -> Draft:
+    train: Floats,
+    seed: int,
+    budget: int | None = None,
+    calibrated: bool = False,
+    preset: Preset = NO_RESERVE,
+    precision: str | None = None,
+) -> BankBuilder:
     """A task taught by the default preset; with no budget and no reserve, the bank that losses are measured from."""
-    taught = Draft(preset, seed, "unseen" if calibrated else "held-out", budget=budget)
-    taught.grow([str(n) for n in range(len(train))], train, _descriptors(train))
+    taught = BankBuilder(preset, seed, "unseen" if calibrated else "held-out", precision=precision, budget=budget)
+    taught.add([str(n) for n in range(len(train))], train, _descriptors(train))
     if not calibrated:
         taught.calibrate(train[:1])  # a bank has to have a score
     return taught
@@ -123,12 +129,11 @@ def halves(task: Task, train: Floats, test: Floats, seed: int = 0) -> Iterator[R
         store, half = MemoryStore({}), len(train) // 2
         first = draft(train[:half], seed, budget=budget, preset=DEFAULT)
         record = store.put("task", first.files(), first.manifest(), action="learn")
-        second = Draft.reopened(DEFAULT, seed, store, record, budget=budget)
-        second.calibration = "held-out"
-        second.grow([str(n) for n in range(half, len(train))], train[half:], _descriptors(train[half:]))
+        second = BankBuilder.reopened(DEFAULT, seed, store, record, budget=budget)
+        second.add([str(n) for n in range(half, len(train))], train[half:], _descriptors(train[half:]))
         bank, size = stored(second)
         score_N = pool(bank.distances(test, DEFAULT.radius), DEFAULT.top)
-        form = {"precision": bank.kept.precision, "members": bank.kept.members, "channels": bank.kept.channels}
+        form = {"precision": bank.packed.precision, "members": bank.packed.members, "channels": bank.packed.channels}
         facts = {"task": task.name, "seed": seed, "what": "halves", **form, "bytes": size, "limit": budget}
         yield facts | {"auroc": round(auroc(score_N, labels), 5)}
 
@@ -137,15 +142,15 @@ def whole(task: Task, train: Floats, test: Floats, seed: int = 0) -> Row:
     """The default bank with its threshold, for comparison."""
     bank, size = stored(draft(train, seed, calibrated=True))
     labels = np.asarray([sample.label for sample in task.test])
-    facts = {"task": task.name, "seed": seed, "what": "whole", "members": bank.kept.members, "bytes": size}
+    facts = {"task": task.name, "seed": seed, "what": "whole", "members": bank.packed.members, "bytes": size}
     return facts | _judged(bank, test, labels)
 
 
-def stored(taught: Draft) -> tuple[Bank, int]:
+def stored(taught: BankBuilder) -> tuple[Bank, int]:
     """A task as it is after it was stored and opened, and the bytes of its files."""
     store = MemoryStore({})
     record = store.put("task", taught.files(), taught.manifest(), action="learn")
-    return Bank.opened(store, record), store.bytes("task")
+    return open_bank(store, record), store.bytes("task")
 
 
 def _descriptors(patches: Floats) -> Floats:
@@ -162,19 +167,19 @@ def _judged(bank: Bank, test: Floats, labels: NDArray[np.int64]) -> Row:
     }
 
 
-def _size(kept: Kept) -> int:
+def _size(packed: PackedVectors) -> int:
     """The bytes of the arrays, and of two more for each member: the image that it came from."""
-    places = kept.values_HWMK.shape[0] * kept.values_HWMK.shape[1]
-    return sum(int(array.nbytes) for array in kept.arrays().values()) + int(2 * places * kept.members)
+    places = packed.values_HWMK.shape[0] * packed.values_HWMK.shape[1]
+    return sum(int(array.nbytes) for array in packed.arrays().values()) + int(2 * places * packed.members)
 
 
-def _size_of_one(kept: Kept) -> int:
-    return _size(kept.cut(1, kept.channels)) - _size(kept.cut(0, kept.channels))
+def _size_of_one(packed: PackedVectors) -> int:
+    return _size(packed.first(1)) - _size(packed.first(0))
 
 
-def _members_last(kept: Kept) -> Kept:
-    values = np.ascontiguousarray(kept.values_HWMK.swapaxes(2, 3)).swapaxes(2, 3)
-    return kept._replace(values_HWMK=values)
+def _members_last(packed: PackedVectors) -> PackedVectors:
+    values = np.ascontiguousarray(packed.values_HWMK.swapaxes(2, 3)).swapaxes(2, 3)
+    return packed._replace(values_HWMK=values)
 
 
 # --- time and memory ---
@@ -196,8 +201,8 @@ def timings(train: Floats, test: Floats, turns: int = 40) -> list[Row]:
     return [
         {
             "bank": name,
-            "members": bank.kept.members,
-            "channels": bank.kept.channels,
+            "members": bank.packed.members,
+            "channels": bank.packed.channels,
             "memory_bytes": bank.nbytes,
             "ms_median": taken[name].median * 1e3,
             "ms_fastest": taken[name].fastest * 1e3,
@@ -206,18 +211,15 @@ def timings(train: Floats, test: Floats, turns: int = 40) -> list[Row]:
     ]
 
 
-def draft_as(train: Floats, precision: str) -> Draft:
+def draft_as(train: Floats, precision: str) -> BankBuilder:
     """The whole bank in a precision."""
-    taught = draft(train, 0)
-    assert isinstance(taught.form, Form)
-    taught.form = replace(taught.form, precision=precision)
-    return taught
+    return draft(train, 0, precision=precision)
 
 
-def _opened_tight(taught: Draft) -> Bank:
+def _opened_tight(taught: BankBuilder) -> Bank:
     store = MemoryStore({})
     record = store.put("task", taught.files(), taught.manifest(), action="learn")
-    return Bank.opened(store, record, room=0)
+    return open_bank(store, record, room=0)
 
 
 # --- the command ---

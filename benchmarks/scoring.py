@@ -17,6 +17,7 @@ from benchmarks.measure import Section, Table, Target, at_least, at_most, in_tur
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.bank.bank import members_last
 from dinosaur_ad.core.arrays import squared_norms
+from dinosaur_ad.core.quantise import widen
 from dinosaur_ad.core.scoring import patch_distances
 
 CHANNELS = 384
@@ -46,7 +47,7 @@ def scene(side: int, members: int) -> tuple[Floats, Floats, Floats]:
 def ours(side: int, members: int, radius: int) -> Callable[[], Floats]:
     """Scoring of one image against a bank as the detector keeps it, ready to be called."""
     token_NHWC, bank_HWMC, half_norm_HWM = scene(side, members)
-    return partial(patch_distances, token_NHWC, members_last(bank_HWMC), radius, half_norm_HWM=half_norm_HWM)
+    return partial(patch_distances, token_NHWC, members_last(widen(bank_HWMC)), radius, half_norm_HWM=half_norm_HWM)
 
 
 def run(quick: bool) -> Section:

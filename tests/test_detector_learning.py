@@ -76,7 +76,7 @@ def test_feeding_in_chunks_covers_as_well_as_feeding_at_once() -> None:
 
 
 def test_many_images_are_learned_in_bounded_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dinosaur_ad.detector.LEARN_AT_ONCE", 20)
+    monkeypatch.setattr("dinosaur_ad.bank.teaching.LEARN_AT_ONCE", 20)
     detector = tiny()
     report = detector.learn("x", iter(product(0, 50)))
     assert (report.total_images, report.members) == (50, 20)

@@ -59,8 +59,8 @@ def test_banks_are_loaded_within_the_byte_budget(tmp_path: Path, taught: Dinosau
     one_bank = 5 * 5 * 20 * 17 * 4
     detector = Dinosaur.load(tmp_path / "copy", cache_bytes=one_bank + 1)
     assert [each.task for each in detector.inspect(images)] == ["product-0", "product-1", "product-2"]
-    assert len(detector._banks.cache) == 1
-    assert detector._banks.cache.nbytes <= one_bank
+    assert len(detector._banks._cache) == 1
+    assert detector._banks._cache.nbytes <= one_bank
 
 
 def test_a_store_refuses_another_encoder_or_preset(tmp_path: Path) -> None:

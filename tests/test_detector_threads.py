@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from detector_helpers import product, tiny
-from dinosaur_ad.bank import kept
+from dinosaur_ad.bank import bank
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2])
@@ -15,13 +15,13 @@ def test_the_threads_of_a_detector_reach_its_scoring(threads: int | None, monkey
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     detector = tiny(threads=threads)
     detector.learn("gear", product(0, 6))
-    given, score = [], kept.patch_distances
+    given, score = [], bank.patch_distances
 
     def patch_distances(*arrays: Any, **options: Any) -> Any:
         given.append(options["threads"])
         return score(*arrays, **options)
 
-    monkeypatch.setattr(kept, "patch_distances", patch_distances)
+    monkeypatch.setattr(bank, "patch_distances", patch_distances)
     detector.inspect(product(0, 2))
     assert given == [threads]
     assert detector.encoder.threads == threads

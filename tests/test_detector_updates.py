@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from detector_helpers import product, shared_folder, tiny
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.core.memory import Memory, distances_to_others
+from dinosaur_ad.core.memory import Coreset, distances_to_others
 from dinosaur_ad.encoders import Tokens
 
 
 def test_distances_to_others_are_the_definition() -> None:
     rng = np.random.default_rng(0)
     vectors, source = rng.normal(size=(3, 4, 5, 6)), np.argsort(rng.random((3, 4, 9)), axis=2)[:, :, :5]
-    memory = Memory(vectors, source)
+    memory = Coreset(vectors, source)
     found = distances_to_others(memory, memory.first(3), radius=1, images=9)
     expected = np.zeros((9, 3, 4))
     for i, j, k in np.ndindex(3, 4, 5):

@@ -12,8 +12,8 @@ from PIL import Image
 
 from detector_helpers import product, spoil, taught_three_products, tiny, tree_hash
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.bank.banks import Banks
-from dinosaur_ad.bank.image_features import ImageFeatures
+from dinosaur_ad.bank.bank_set import BankSet
+from dinosaur_ad.bank.image_features import FeatureExtractor
 from dinosaur_ad.errors import InputError, StoreError
 
 
@@ -29,15 +29,15 @@ def test_score_and_threshold_are_of_one_version(tmp_path: Path, monkeypatch: pyt
     reader, writer = Dinosaur(tmp_path), Dinosaur(tmp_path)
     image = spoil(product(0, 1, seed=5)[0])
     before = reader.inspect(image)
-    ask = Banks.ask
+    score = BankSet.score
 
-    def ask_then_change(self: Banks, *arguments: Any) -> Any:
-        answers = ask(self, *arguments)
+    def score_then_change(self: BankSet, *arguments: Any) -> Any:
+        scores = score(self, *arguments)
         if self is reader._banks:
             writer.update("x", [spoil(each) for each in product(0, 3, seed=len(writer.tasks()[0].history))])
-        return answers
+        return scores
 
-    monkeypatch.setattr(Banks, "ask", ask_then_change)
+    monkeypatch.setattr(BankSet, "score", score_then_change)
     during = reader.inspect(image)
     monkeypatch.undo()
     after = reader.inspect(image)
@@ -50,16 +50,16 @@ def test_forgetting_a_task_does_not_stop_the_inspection_of_others(
 ) -> None:
     taught_three_products().save(tmp_path / "store")
     reader, writer = Dinosaur(tmp_path / "store"), Dinosaur(tmp_path / "store")
-    view = Banks.view
+    view = BankSet.view
 
-    def forget_after(self: Banks, *arguments: Any) -> Any:
+    def forget_after(self: BankSet, *arguments: Any) -> Any:
         found = view(self, *arguments)
         if self is reader._banks and "product-1" in writer.store:
             writer.forget("product-1")
             writer.store.prune()
         return found
 
-    monkeypatch.setattr(Banks, "view", forget_after)
+    monkeypatch.setattr(BankSet, "view", forget_after)
     results = reader.inspect([product(kind, 1, seed=9)[0] for kind in range(3)])
     assert [each.task for each in results][::2] == ["product-0", "product-2"]
     assert results[1].task != "product-1"
@@ -133,14 +133,14 @@ def test_a_prototype_of_another_size_is_left_out_also_after_looking() -> None:
 
 def test_an_encoder_that_gives_no_numbers_judges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = taught_three_products()
-    encode = ImageFeatures.encode
+    encode = FeatureExtractor.encode
 
-    def broken(self: ImageFeatures, pixels: Any) -> Any:
+    def broken(self: FeatureExtractor, pixels: Any) -> Any:
         patches, descriptors = encode(self, pixels)
         patches[0, 2, 2] = np.nan
         return patches, descriptors
 
-    monkeypatch.setattr(ImageFeatures, "encode", broken)
+    monkeypatch.setattr(FeatureExtractor, "encode", broken)
     first, second = detector.stream(product(0, 2, seed=9))
     assert "no numbers" in first.reason
     assert second.verdict == "normal"
@@ -215,19 +215,6 @@ def test_small_promises(tmp_path: Path) -> None:
     for rate in (0, 1, float("nan"), 1e-300):
         with pytest.raises(InputError, match="false-alarm rate"):
             taught_three_products().threshold("product-0", rate)
-
-
-def test_a_store_budget_given_later_counts_though_the_clock_was_set_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from budget_helpers import detector as budgeted
-
-    budgeted(tmp_path / "store", store_budget="90kB").learn("a", product(0, 40))
-    monkeypatch.setattr("dinosaur_ad.store.versions.now", lambda: "2001-01-01T00:00:00+00:00")
-    Dinosaur(tmp_path / "store", store_budget="60kB").learn("b", product(1, 40))
-    later = Dinosaur(tmp_path / "store")
-    later.learn("c", product(2, 40))
-    assert later.store.bytes() <= 60_000
 
 
 def test_nothing_is_touched_by_looking(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from PIL import Image
 from detector_helpers import TINY, grouped, product, spoil
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import EncoderError, InputError, StoreError
-from dinosaur_ad.images.batches import ahead, prepared_groups
-from dinosaur_ad.images.stream import stream_images
+from dinosaur_ad.images.stream import prefetched, prepared_batches, stream_images
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.store import MemoryStore, Store
 
@@ -142,7 +141,7 @@ def test_while_one_group_is_used_the_next_is_made() -> None:
             made[n].set()
             yield n
 
-    for n in ahead(work()):
+    for n in prefetched(work()):
         if n < 2:
             assert made[n + 1].wait(10)  # without its being asked for
         use.append(n)
@@ -178,7 +177,7 @@ def test_what_goes_wrong_ahead_is_told_where_it_belongs(taught: Path) -> None:
 
 def test_time_that_nobody_waited_for_is_not_counted() -> None:
     _, stream = stream_images(product(0, 4))
-    (group,) = prepared_groups(stream, None, 16, 28)
+    (group,) = prepared_batches(stream, None, 16, 28)
     spent = group.resize_ms + sum(each.decode_ms for each in group.images)
     assert sum(sum(group.ms(n, waited=spent).values()) for n in range(4)) == pytest.approx(spent)
     assert sum(sum(group.ms(n, waited=spent / 4).values()) for n in range(4)) == pytest.approx(spent / 4)

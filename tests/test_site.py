@@ -35,7 +35,9 @@ def test_every_page_is_there(site: Path) -> None:
 
 def test_a_browser_loads_nothing_from_elsewhere(site: Path) -> None:
     for path in site.rglob("*.html"):
-        loaded = re.findall(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=[\"']?(?:https?:)?//[^>]*", path.read_text("utf-8"))
+        loaded = re.findall(
+            r"<(?:script|img|link|iframe)[^>]+(?:src|href)=[\"']?(?:https?:)?//[^>]*", path.read_text("utf-8")
+        )
         assert [tag for tag in loaded if 'rel="canonical"' not in tag] == [], path.name
 
 

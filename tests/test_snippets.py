@@ -298,7 +298,9 @@ def test_the_equations_name_functions_that_exist() -> None:
         assert hasattr(importlib.import_module(f"dinosaur_ad.{module}"), function), f"{module}.{function}"
 
 
-def test_blocks_are_found_and_a_reason_holds_for_one_block_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_found_and_a_reason_holds_for_one_block_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = "# T\n\n<!-- not run: it would need a GPU -->\n\n    dinosaur a \\\n        b  # c\n\n```python\n1\n```\n\n    other\n"
     (tmp_path / "page.md").write_text(page)
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)

@@ -1,18 +1,17 @@
-"""DINOSaur: teach a product from normal images, inspect anything, correct, forget. The product in one file.
+"""DINOSaur: learn a product from normal images, inspect images, update, forget. The product in one file.
 
     image -> tokens -> route -> patch distances -> score -> verdict
 
-Every step is a function of :mod:`dinosaur_ad.core`; what is kept between calls lies in :mod:`dinosaur_ad.store`.
+The steps are functions of :mod:`dinosaur_ad.core`. :mod:`dinosaur_ad.images` reads images, :mod:`dinosaur_ad.bank` has
+the banks, and :mod:`dinosaur_ad.store` keeps them on disk.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,31 +20,24 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad._text import printable
-from dinosaur_ad.bank.bank import Bank, Draft, check_task
 from dinosaur_ad.bank.bank_files import read_bank
-from dinosaur_ad.bank.banks import Answers, AskAgainError, Banks, most_normal
-from dinosaur_ad.bank.budget import check_precision
-from dinosaur_ad.bank.image_features import ImageFeatures, Progress, new_ones
-from dinosaur_ad.bank.shrink import Budgets, shrink
-from dinosaur_ad.bank.verdict import NOT_READY, alarm_threshold, check_rate, judge, why_not_ready
-from dinosaur_ad.core.calibration import p_values
-from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.bank.bank_set import BankSet, nothing_learned
+from dinosaur_ad.bank.budget import check_precision, parse_bytes
+from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bank.image_features import FeatureExtractor, Progress
+from dinosaur_ad.bank.teaching import TrainingImages
+from dinosaur_ad.bank.verdict import Verdicts, alarm_threshold, check_rate, check_task, why_not_ready
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.encoders.options import EncoderOptions
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
-from dinosaur_ad.images.batches import Group, Seen, prepared_groups
-from dinosaur_ad.images.stream import Images, OneImage, batched, is_single, stream_images, timed
-from dinosaur_ad.inspection import Inspection, Learned, Rejected, WorstPatch
+from dinosaur_ad.images.stream import ImageBatch, Images, OneImage, is_single, prepared_batches, stream_images, timed
+from dinosaur_ad.inspection import Inspection, Learned, Rejected
 from dinosaur_ad.presets import Preset, get_preset
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
 
-Floats = NDArray[np.float32]
-
-# Images encoded before their patches enter the memory: bounds what learning holds, whatever the number of images.
-LEARN_AT_ONCE = 1024
 # Images read, encoded and scored together by inspect.
 INSPECT_AT_ONCE = 16
-# What a task's manifest says of the encoder that taught it.
+# What a task's manifest records of the encoder.
 MADE_BY = ("encoder", "fingerprint", "provider", "precision", "fallback")
 
 
@@ -57,9 +49,9 @@ class Dinosaur:
     encoder runs (``options``: provider, precision, threads and so on) is not stored: a store taught on one provider can
     be used on another.
 
-    ``bank_precision`` (float32, float16 or int8) is how tasks taught from now on are kept, and ``budget`` (bytes, or
-    words like "2MB") the most that each of them may take; ``store_budget`` is the most that all tasks together may
-    take, and is remembered (see docs/banks.md).
+    ``bank_precision`` (float32, float16 or int8) is how tasks taught from now on are stored, and ``budget`` (bytes, or
+    text like "2MB") the most that each of them may take (see docs/banks.md). Banks in memory take at most
+    ``cache_bytes``.
 
     >>> from dataclasses import replace
     >>> from dinosaur_ad.presets import DEFAULT
@@ -84,7 +76,6 @@ class Dinosaur:
         cache_bytes: int = 2**30,
         bank_precision: str | None = None,
         budget: int | str | None = None,
-        store_budget: int | str | None = None,
     ) -> None:
         self._path = None if store is None else Path(store)
         self._store: TaskStore | None = None if self._path is None else Store.find(self._path)
@@ -104,17 +95,17 @@ class Dinosaur:
             )
         self._encoder_name = asked_name or stored_name or DEFAULT_ENCODER
         self._options = options or EncoderOptions()
-        self._features = ImageFeatures(self.preset, self._load_encoder)
-        self._foreign_scores: dict[str, Floats] = {}
+        self._features = FeatureExtractor(self.preset, self._load_encoder)
+        self._verdicts = Verdicts(self.preset, self._features)
         self.seed = int(header.get("seed", seed))
-        self._banks = Banks(self.preset, cache_bytes, threads=self._options.threads)
+        self._banks = BankSet(self.preset, cache_bytes, threads=self._options.threads)
         self._bank_precision = check_precision(bank_precision)
-        self._budgets = Budgets(budget, store_budget)
+        self._budget = None if budget is None else parse_bytes(budget)
         self.waiting: Callable[[str], None] | None = None
-        """Called with a sentence when teaching has to wait for somebody else who teaches the same task."""
+        """Called with a sentence when teaching has to wait because another process teaches the same task."""
         self._given = self._checked(encoder) if isinstance(encoder, Encoder) else None
 
-    # --- what it is ---
+    # --- settings and tasks ---
 
     @property
     def encoder(self) -> Encoder:
@@ -128,7 +119,7 @@ class Dinosaur:
         return self._checked(load_encoder(self._encoder_name, layers=preset.layers, size=preset.size, **options))
 
     def _checked(self, encoder: Encoder) -> Encoder:
-        """Refuse an encoder whose tokens would not fit the store's banks, whatever its name says."""
+        """The encoder, if its tokens fit the store's banks; an error otherwise."""
         if encoder.layers != self.preset.layers or encoder.size != self.preset.size:
             raise InputError(
                 f"The encoder gives layers {encoder.layers} at {encoder.size} px, but the preset '{self.preset.name}' "
@@ -143,7 +134,7 @@ class Dinosaur:
         return encoder
 
     def __repr__(self) -> str:
-        """Where it keeps what, in one line; loads no encoder and makes no store."""
+        """Store, number of tasks, encoder and preset; loads no encoder and makes no store."""
         place = "in memory" if self._path is None else printable(self._path)
         try:
             known = f"{len(self)} task{'' if len(self) == 1 else 's'}"
@@ -152,32 +143,29 @@ class Dinosaur:
         return f"<Dinosaur {place}: {known}, encoder {printable(self._encoder_name)}, preset {self.preset.name}>"
 
     def __len__(self) -> int:
-        """How many tasks can be asked; a damaged one counts until it is found to be damaged."""
-        return len(self._askable())
+        """The number of tasks that can be used; a damaged one counts until it is found to be damaged."""
+        return len(self._usable())
 
     def __bool__(self) -> bool:
-        return True  # without this, one that has learned nothing yet would count as false
+        return True  # otherwise a detector without tasks would be false
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a task of that name that can be asked."""
-        return name in self._askable()
+        """Whether there is a task of that name that can be used."""
+        return name in self._usable()
 
-    def _askable(self) -> set[str]:
+    def _usable(self) -> set[str]:
         return {record.name for record in self.tasks() if not self._banks.found_damaged(record)}
 
     def info(self) -> dict[str, Any]:
-        """What makes the results: encoder, provider, precision, preset, seed."""
+        """What the results depend on: encoder, provider, precision, preset, seed."""
         return self.encoder.info() | {"preset": self.preset.name, "seed": self.seed}
 
     @property
     def store(self) -> TaskStore:
         """Where tasks are kept; a folder that is not there yet is made now."""
         if self._store is None:
-            header: dict[str, Any] = {
-                "encoder": self.encoder.info(),
-                "preset": self.preset.to_json(),
-                "seed": self.seed,
-            }
+            info = self.encoder.info()
+            header: dict[str, Any] = {"encoder": info, "preset": self.preset.to_json(), "seed": self.seed}
             if self._path is None:
                 self._store = MemoryStore(header)
             else:
@@ -193,9 +181,9 @@ class Dinosaur:
         return list(self._store.snapshot().records.values()) if self._store else []
 
     def damaged(self) -> dict[str, str]:
-        """The tasks that cannot be read, each with a sentence that says why; they are left out of inspecting.
+        """The tasks that cannot be read, each with the reason; inspecting leaves them out.
 
-        A bank is read when an image first asks for it, so one may turn out to be damaged only then.
+        A bank is read when it is first needed, so that damage may be found only then.
         """
         return dict(self._banks.view(self._store).left_out) if self._store else {}
 
@@ -232,10 +220,9 @@ class Dinosaur:
         if self._store:
             self._refuse_conflict(name, replace)
 
-        def begin() -> tuple[Draft, None]:
-            limits = self._budgets.limits(self._store, name)
+        def begin() -> tuple[BankBuilder, None]:
             kind = self.preset.calibration if held_out is None else "held-out"
-            return Draft(self.preset, self.seed, kind, precision=self._bank_precision, **limits), None
+            return BankBuilder(self.preset, self.seed, kind, precision=self._bank_precision, budget=self._budget), None
 
         return self._teach(name, images, begin, "learn", progress, replaces=replace, held_out=held_out)
 
@@ -245,18 +232,15 @@ class Dinosaur:
         Images that the task knows already are left out. Several who update one task at once wait for each other.
         """
 
-        def begin() -> tuple[Draft, str]:
+        def begin() -> tuple[BankBuilder, str]:
             record = self._existing(name)
-            limits = self._budgets.limits(self.store, name, record)
-            return Draft.reopened(self.preset, self.seed, self.store, record, **limits), record.id
+            return BankBuilder.reopened(self.preset, self.seed, self.store, record, self._budget), record.id
 
         return self._teach(name, images, begin, "update", progress, replaces=True)
 
     def forget(self, name: str) -> None:
         """Remove a task, a damaged one too; :meth:`undo` brings it back."""
-        if self._store is None:
-            raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
-        self._store.drop(name)
+        self._with(name).drop(name)
 
     def undo(self, name: str) -> str:
         """Take back the last learn, update or forget of a task, and say which it was."""
@@ -285,98 +269,60 @@ class Dinosaur:
             )
 
     def _existing(self, name: str) -> TaskRecord:
+        return self._with(name).record(name)
+
+    def _with(self, name: str) -> TaskStore:
+        """The store, in which there may be a task of that name."""
         if self._store is None:
             raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
-        return self._store.record(name)
+        return self._store
 
     def _teach(
         self,
         name: str,
         images: Images,
-        begin: Callable[[], tuple[Draft, str | None]],
+        begin: Callable[[], tuple[BankBuilder, str | None]],
         action: str,
         progress: Progress | None,
         replaces: bool,
         held_out: Images | None = None,
     ) -> Learned:
-        begin()  # what is refused is refused before anything is encoded
-        encoding: dict[str, float] = {"read": 0.0, "encode": 0.0}
-        rejected: list[Rejected] = []
-        blocks = batched(self._features.read(images, rejected, encoding, progress), LEARN_AT_ONCE)
-        # The first block, usually the only one, is encoded before the task is locked against others who teach it.
-        first = next(blocks, None)
-        if first is None:
-            raise InputError(
-                f"None of the images for '{name}' could be used"
-                + (f" (first: {rejected[0].reason})" if rejected else "")
-                + "; give at least 2 readable images of normal products."
-            )
+        """Learn or update; ``begin`` returns a builder and the version of the task that it continues, if any."""
+        begin()  # raises what is wrong before anything is encoded
+        training = TrainingImages(name, self._features, images, progress)
         with self._store.teaching(name, self.waiting) if self._store else nullcontext():
-            draft, base = begin()
-            before, duplicates = len(draft.images), list[str]()
-            for block in chain([first], blocks):
-                new = new_ones(block, set(draft.digests), duplicates)
-                if new:
-                    names, patches, descriptors, digests = zip(*new, strict=True)
-                    draft.grow(list(names), np.stack(patches), np.stack(descriptors), list(digests))
-            added = len(draft.images) - before
-            if held_out is not None:
-                known = set(draft.digests)
-                seen = list(self._features.read(held_out, rejected, encoding, None))
-                unseen = [patches for _, patches, _, _ in new_ones(seen, known, duplicates)]
-                if not unseen:
-                    raise InputError(
-                        f"None of the held-out images for '{name}' could be used; give readable normals that are not "
-                        "among the images to learn from."
-                    )
-                draft.calibrate(np.stack(unseen))
-            elif len(draft.images) < 2:
-                raise InputError(
-                    f"Learning '{name}' needs at least 2 normal images that differ, because the threshold comes from "
-                    f"normals that the memory has not seen, but there is {len(draft.images)}; 20 or more are "
-                    "recommended."
-                )
+            builder, base = begin()
+            added = training.add_to(builder, held_out)
             started = time.perf_counter()
             if added:
-                draft.show_foreign(self._features.foreign())
-            draft.seconds["calibrate"] += time.perf_counter() - started
-            started = time.perf_counter()
-            shrunk = self._write(name, draft, base, action, added, replaces) if added else ()
+                self._write(name, builder, base, action, added, replaces)
             record = self.store.record(name)
-        threshold = alarm_threshold(self.preset, np.asarray(draft.scores, np.float32), self.preset.false_alarms)
+        threshold = alarm_threshold(self.preset, np.asarray(builder.scores, np.float32), self.preset.false_alarms)
         return Learned(
             task=name,
             images=added,
-            total_images=len(draft.images),
-            members=draft.members,
+            total_images=len(builder.images),
+            members=builder.members,
             bytes=sum(info.bytes for info in record.files.values()),
-            rejected=tuple(rejected),
-            seconds=encoding | draft.seconds | {"store": time.perf_counter() - started},
-            shrunk=shrunk,
-            duplicates=tuple(duplicates),
-            not_ready=why_not_ready(name, threshold, draft.foreign),
+            rejected=tuple(training.rejected),
+            seconds=training.seconds | builder.seconds | {"store": time.perf_counter() - started},
+            duplicates=tuple(training.duplicates),
+            not_ready=why_not_ready(name, threshold, builder.control_scores),
         )
 
     def _write(
-        self, name: str, draft: Draft, base: str | None, action: str, added: int, replaces: bool
-    ) -> tuple[str, ...]:
-        """Store a task as it was taught, and return the tasks that were cut to make room for it.
-
-        ``base`` is the version that it was taught from; None for a new one.
-        """
-        manifest = draft.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
-        with self.store.writer():  # from the last look at what is there to the writing, no one may change it
+        self, name: str, builder: BankBuilder, base: str | None, action: str, added: int, replaces: bool
+    ) -> None:
+        """Store a task; ``base`` is the version that it continues, None for a new one."""
+        manifest = builder.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
+        with self.store.writer():  # no other process may change the store between the checks and the writing
             self._refuse_conflict(name, replaces)
             if base is not None and self._version(name) != base:
                 raise StoreError(
                     f"The task '{name}' was forgotten, undone or learned anew in the meantime; nothing was written, "
                     "try again."
                 )
-            cuts = self._budgets.cuts(self.store, name, draft)
-            self.store.put(name, draft.files(), manifest, action=action, note={"images": added})
-            for other, cut in cuts.items():
-                shrink(self.store, other, cut)
-        return tuple(cuts)
+            self.store.put(name, builder.files(), manifest, action=action, note={"images": added})
 
     def _version(self, name: str) -> str | None:
         """The id of the version of a task that is there now; None if there is none or it cannot be read."""
@@ -424,114 +370,38 @@ class Dinosaur:
     def stream(
         self, images: Images, *, task: str | None = None, false_alarms: float | None = None
     ) -> Iterator[Inspection | Rejected]:
-        """Inspect any number of images in order, a few at a time; unreadable ones are reported and skipped."""
+        """Inspect any number of images in order, a few at a time; for an unreadable one there is a ``Rejected``."""
         false_alarms = check_rate(self.preset.false_alarms if false_alarms is None else false_alarms)
         if self._store is None or not self._store.names():
-            raise InputError("There is nothing to compare with: no task has been taught yet; start with learn.")
+            raise nothing_learned()
         if task is not None:
             self._existing(task)
         total, stream = stream_images(images)
         at_once = INSPECT_AT_ONCE if total is not None else 1  # a camera's image gets its verdict before the next one
-        for group, waited in timed(prepared_groups(stream, total, at_once, self.preset.size)):
-            yield from self._inspect_group(group, waited, task, false_alarms)
+        for batch, waited in timed(prepared_batches(stream, total, at_once, self.preset.size)):
+            yield from self._inspect_batch(batch, waited, task, false_alarms)
 
-    def _inspect_group(
-        self, group: Group, waited: float, task: str | None, false_alarms: float
+    def _inspect_batch(
+        self, batch: ImageBatch, waited: float, task: str | None, false_alarms: float
     ) -> Iterator[Inspection | Rejected]:
+        """Encode a batch of images, compare them with the banks, and give the verdicts in order."""
         results: Iterator[Inspection | Rejected] = iter(())
-        if len(group.pixels):
-            count, _ = len(group.pixels), self.encoder  # loaded before the clock starts
+        if len(batch.pixels):
+            count, _ = len(batch.pixels), self.encoder  # loaded before the time is taken
             started = time.perf_counter()
-            patches_NHWC, descriptor_NC = self._features.encode(group.pixels)
+            patches_NHWC, descriptor_NC = self._features.encode(batch.pixels)
             encode_ms = (time.perf_counter() - started) * 1e3 / count
-            asked, left_out, ms = self._ask(patches_NHWC, descriptor_NC, task)
-            ms = {"encode": encode_ms} | ms
+            compared = self._banks.compare(self.store, patches_NHWC, descriptor_NC, task)
+            ms, left_out = {"encode": encode_ms} | compared.ms, compared.left_out
+            readable = zip(batch.readable, patches_NHWC, compared.scores, strict=True)
             results = (
-                self._judge(each, patches_NHWC[n], asked[n], left_out, false_alarms, group.ms(n, waited) | ms)
-                for n, each in enumerate(group.readable)
+                self._verdicts.inspection(image, patches_HWC, scores, left_out, false_alarms, batch.ms(n, waited) | ms)
+                for n, (image, patches_HWC, scores) in enumerate(readable)
             )
-        for each in group.images:
-            yield Rejected(each.label, each.error) if each.error else next(results)
+        for image in batch.images:
+            yield Rejected(image.label, image.error) if image.error else next(results)
 
-    def _ask(
-        self, patches_NHWC: Floats, descriptor_NC: Floats, task: str | None
-    ) -> tuple[list[Answers], tuple[str, ...], dict[str, float]]:
-        """What the banks answer about each image, the damaged tasks that were left out, and the milliseconds an image.
-
-        All answers come from one view of the store, whoever changes it meanwhile. A bank that turns out to be damaged,
-        or whose version is gone, means another view.
-        """
-        while True:
-            clock = [time.perf_counter()]
-            view = self._banks.view(self.store, descriptor_NC.shape[1])
-            if task is not None and task not in view.records:
-                raise StoreError(view.left_out[task]) if task in view.left_out else self._nothing_there(task)
-            if not view.records:
-                raise StoreError(next(iter(view.left_out.values()))) if view.left_out else self._nothing_there()
-            candidates = [[task]] * len(patches_NHWC) if task else self._banks.route(view, descriptor_NC)
-            clock.append(time.perf_counter())
-            try:
-                asked = self._banks.ask(self.store, view, patches_NHWC, candidates)
-            except AskAgainError:
-                continue
-            clock.append(time.perf_counter())
-            ms = dict(zip(("route", "score"), (np.diff(clock) * 1e3 / len(patches_NHWC)).tolist(), strict=True))
-            return asked, tuple(view.left_out), ms
-
-    def _nothing_there(self, task: str | None = None) -> InputError:
-        if task is not None:
-            return InputError(f"There is no task '{task}' any more; it was forgotten while its images were inspected.")
-        return InputError("There is nothing to compare with: no task has been taught yet; start with learn.")
-
-    def _judge(
-        self,
-        image: Seen,
-        patches_HWC: Floats,
-        asked: Answers,
-        left_out: tuple[str, ...],
-        false_alarms: float,
-        ms: dict[str, float],
-    ) -> Inspection | Rejected:
-        """The verdict of the bank that found the image most normal."""
-        task = most_normal(asked)
-        score, distance_HW, bank = asked[task]
-        if not math.isfinite(score):
-            return self._features.no_numbers(image.label)
-        threshold = alarm_threshold(self.preset, bank.scores, false_alarms)
-        reason = why_not_ready(task, threshold, self._foreign_of(bank))
-        return Inspection(
-            path=image.label,
-            task=task,
-            score=score,
-            p_value=float(p_values(np.asarray([score]), bank.scores)[0]),
-            verdict=NOT_READY if reason else judge(score, threshold),
-            threshold=threshold,
-            false_alarms=false_alarms,
-            normal_level=bank.level,
-            worst=_worst_patch(patches_HWC, distance_HW, bank, self.preset.radius, image.shape),
-            asked={name: answer.score for name, answer in asked.items()},
-            encoder=self.encoder.name,
-            ms={key: round(value, 3) for key, value in (ms | {"total": sum(ms.values())}).items()},
-            map=distance_HW,
-            image_size=(image.shape[0], image.shape[1]),
-            provider=self.encoder.provider,
-            precision=self.encoder.precision,
-            fallback=self.encoder.fallback,
-            reason=reason,
-            left_out=left_out,
-        )
-
-    def _foreign_of(self, bank: Bank) -> Floats:
-        """What pictures that show no product score under a bank; measured now for tasks of older versions."""
-        if bank.foreign.size:
-            return bank.foreign
-        known = self._foreign_scores.get(bank.record.id)
-        if known is None:
-            distance_NHW = bank.distances(self._features.foreign(), self.preset.radius)
-            known = self._foreign_scores[bank.record.id] = pool(distance_NHW, self.preset.top)
-        return known
-
-    # --- keeping ---
+    # --- saving ---
 
     def save(self, path: str | Path) -> None:
         """Write everything taught so far to a new store folder."""
@@ -547,30 +417,5 @@ class Dinosaur:
 
 
 def _settings(header: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What two who make the same store must agree on; what runs their encoders is not part of it."""
+    """The settings in a store's header that must be equal for two processes that create it; not how encoders run."""
     return header["encoder"]["encoder"], header["encoder"]["fingerprint"], header["preset"], header["seed"]
-
-
-def _worst_patch(
-    patches_HWC: Floats, distance_HW: Floats, bank: Bank, radius: int, shape: tuple[int, ...]
-) -> WorstPatch:
-    rows, columns = distance_HW.shape
-    row, column = divmod(int(np.argmax(distance_HW)), columns)
-    nearest = bank.nearest(patches_HWC[row, column], row, column, radius)
-    source = int(bank.source_HWM[nearest.row, nearest.column, nearest.member])
-    height, width = shape[:2]
-    return WorstPatch(
-        row=row,
-        column=column,
-        box=(
-            column * width // columns,
-            row * height // rows,
-            (column + 1) * width // columns,
-            (row + 1) * height // rows,
-        ),
-        distance=nearest.distance,
-        like_image=bank.images[source],
-        like_row=nearest.row,
-        like_column=nearest.column,
-        like_digest=bank.digests[source],
-    )

@@ -241,7 +241,7 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: verdict, task, numbers, and the picture if its file is there."""
-        from dinosaur_ad.images.notebook import card
+        from dinosaur_ad.images.drawing import card
 
         try:
             picture = self.overlay()
@@ -260,11 +260,10 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learn or an update did: images used and rejected, memory, and where the time went.
+    """The result of learn or update: images used and rejected, size of the bank, and the seconds of each step.
 
-    ``shrunk`` names the tasks that gave up bytes for it, in a store that has a budget. ``duplicates`` names the images
-    that the task knew already, or that came twice: they were not taught again. ``not_ready`` says why the task cannot
-    judge yet, and is empty if it can.
+    ``duplicates`` names the images that the task had learned before, or that were given twice: they are learned once.
+    ``not_ready`` is the reason why the task cannot give verdicts yet, and empty if it can.
     """
 
     task: str
@@ -274,7 +273,6 @@ class Learned:
     bytes: int
     rejected: tuple[Rejected, ...]
     seconds: dict[str, float]
-    shrunk: tuple[str, ...] = ()
     duplicates: tuple[str, ...] = ()
     not_ready: str = ""
 

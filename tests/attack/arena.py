@@ -29,7 +29,7 @@ from attack.runner import Done, Pool
 
 SEED = 20260
 PRODUCTS = ("a", "b", "c")
-UNTOUCHED = ("canary", "images", "more", "new", "fixed", "cwd", "store", "ladder")
+UNTOUCHED = ("canary", "images", "more", "new", "fixed", "cwd", "store", "small")
 
 
 @dataclass(frozen=True, eq=False)

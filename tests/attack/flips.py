@@ -58,7 +58,7 @@ def attack(arena: Arena, cases: Sequence[int]) -> Iterator[Outcome]:
 def choose(arena: Arena, case: int) -> Flip:
     """The flip of a case: the files in turn, so that small ones are damaged as often as large ones."""
     dice = arena.random("flips", case)
-    store = "ladder" if case % 8 == 5 else "store"
+    store = "small" if case % 8 == 5 else "store"
     then = {3: "update", 7: "undo", 9: "command"}.get(case % 10, "inspect") if store == "store" else "inspect"
     files = sorted(path for path in (arena.root / store).rglob("*") if path.is_file() and path.stat().st_size)
     if then in ("update", "undo"):  # both are about the task a

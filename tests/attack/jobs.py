@@ -68,9 +68,9 @@ def prepare(root: str) -> str:
     plain.update("a", base / "more" / "a")
     plain.update("c", base / "more" / "c")
     plain.undo("c")
-    ladder = Dinosaur(base / "ladder", store_budget="1MB", **options)  # has a file of a kind that the others lack
+    small = Dinosaur(base / "small", budget="1MB", **options)  # all its banks are int8 codes along a basis
     for name in "ab":
-        ladder.learn(name, images / name)
+        small.learn(name, images / name)
     return "ready"
 
 

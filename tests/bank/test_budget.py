@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,8 @@ import pytest
 from budget_helpers import IMAGES, ROOMY, ROOMY_PAPER, detector, manifest
 from detector_helpers import product, spoil
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.bank.bank import Bank
-from dinosaur_ad.bank.budget import Form, Frame, choose, ladder, parse_bytes
+from dinosaur_ad.bank.bank_files import open_bank
+from dinosaur_ad.bank.budget import Form, Frame, choose, parse_bytes
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.presets import Preset
 
@@ -67,13 +66,6 @@ def test_a_bank_without_a_basis_gives_up_members_only() -> None:
 def test_a_budget_below_one_member_is_refused_with_what_it_would_take() -> None:
     with pytest.raises(InputError, match=r"20\.0 kB is too small .* takes \d+\.\d kB; give more"):
         choose(FRAME, WHOLE, 20_000)
-
-
-def test_a_ladder_leads_down_in_even_steps() -> None:
-    form = choose(FRAME, WHOLE, 2_000_000)
-    sizes = [FRAME.bytes(rung) for rung in (form, *ladder(FRAME, form))]
-    assert len(sizes) > 5
-    assert all(0.5 < after / before <= 0.75 for before, after in pairwise(sizes))
 
 
 # --- teaching within a budget ---
@@ -135,9 +127,9 @@ def test_unseen_scores_of_a_small_bank_are_higher_than_those_of_the_whole() -> N
     for budget in (14_000, None):
         taught = detector(budget=budget, bank_precision="int8")
         taught.learn("x", images)
-        bank = Bank.opened(taught.store, taught.store.record("x"))
+        bank = open_bank(taught.store, taught.store.record("x"))
         # Per channel, because fewer of them make all distances shorter.
-        medians.append(float(np.median(bank.scores)) / np.sqrt(bank.kept.channels / 16))
+        medians.append(float(np.median(bank.scores)) / np.sqrt(bank.packed.channels / 16))
     assert medians[0] > medians[1]
 
 
@@ -158,13 +150,6 @@ def test_a_preset_may_keep_all_its_tasks_as_int8(tmp_path: Path) -> None:
     assert reopened.preset.precision == "int8"
     assert reopened.store.arrays("x", "bank")["codes"].dtype == np.int8
     assert reopened.inspect(spoil(product(0, 1)[0])).anomalous
-
-
-def test_a_bank_that_shrinks_to_a_rung_is_still_calibrated() -> None:
-    """Few images make a bank no larger than one of its own smaller forms."""
-    taught = detector(store_budget="60kB")
-    taught.learn("x", product(0, 5))
-    assert taught.store.arrays("x", "bank")["scores"].size == 5
 
 
 def test_an_asked_for_precision_is_kept_and_members_give_way() -> None:
@@ -193,8 +178,8 @@ def test_a_budget_that_holds_nothing_leaves_no_task(tmp_path: Path) -> None:
 def test_an_int8_bank_is_held_as_it_is_stored() -> None:
     taught = detector(budget=30_000)
     taught.learn("x", product(0, IMAGES))
-    bank = Bank.opened(taught.store, taught.store.record("x"))
-    assert bank.kept.values_HWMK.dtype == np.int8
+    bank = open_bank(taught.store, taught.store.record("x"))
+    assert bank.packed.values_HWMK.dtype == np.int8
     assert bank.nbytes < 35_000
 
 
@@ -202,7 +187,7 @@ def test_halves_are_held_as_they_are_where_room_is_scarce() -> None:
     taught = detector()
     taught.learn("x", product(0, IMAGES))
     record, patches = taught.store.record("x"), np.random.default_rng(0).normal(size=(2, 10, 10, 16)).astype(np.float32)
-    wide, tight = (Bank.opened(taught.store, record, room=room) for room in (10**9, 10))
-    assert (wide.kept.precision, tight.kept.precision) == ("float32", "float16")
+    wide, tight = (open_bank(taught.store, record, room=room) for room in (10**9, 10))
+    assert (wide.packed.precision, tight.packed.precision) == ("float32", "float16")
     assert tight.nbytes < 0.6 * wide.nbytes
     np.testing.assert_allclose(wide.distances(patches, 1), tight.distances(patches, 1), rtol=1e-5)

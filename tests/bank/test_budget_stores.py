@@ -106,7 +106,7 @@ def test_vectors_that_are_no_numbers_are_refused(precision: str, tmp_path: Path)
 def test_a_stored_bank_scores_as_the_draft_did() -> None:
     taught, images = detector(budget=20_000), product(0, 30, seed=5)
     taught.learn("x", product(0, IMAGES))
-    _, kept = read_bank(taught.store, taught.store.record("x"))
+    _, packed = read_bank(taught.store, taught.store.record("x"))
     patches, _ = taught._features.encode(prepare(images, ROOMY.size))
     inspected = [each.score for each in taught.inspect(images, task="x")]
-    np.testing.assert_allclose(pool(kept.distances(patches, ROOMY.radius), ROOMY.top), inspected, rtol=1e-4)
+    np.testing.assert_allclose(pool(packed.distances(patches, ROOMY.radius), ROOMY.top), inspected, rtol=1e-4)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_helpers import NEW_STORE, TINY, assert_refused
+from cli_helpers import NEW_STORE, assert_refused
 
 from dinosaur_ad.cli import main
-from dinosaur_ad.presets import PRESETS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -34,22 +32,11 @@ def test_a_bank_in_another_precision_is_named(capsys: Capture, tmp_path: Path, n
     assert "20 members a location, int8, " in capsys.readouterr().out
 
 
-def test_tasks_that_make_room_are_named(
-    capsys: Capture, tmp_path: Path, normals: Path, others: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(PRESETS, "tiny", replace(TINY, size=140))
-    assert learn("a", normals, tmp_path / "new", *NEW_STORE, "--store-budget", "60kB") == 0
-    assert "int8, within 60.0 kB" in capsys.readouterr().out
-    assert learn("b", others, tmp_path / "new") == 0
-    assert "cut 'a' to make room: 20 members a location, 8 of 16 channels, int8, within " in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (("--budget", "lots"), "'lots' is no number of bytes; write one like 2MB"),
         (("--budget", "2kB"), "too small for this task"),
-        (("--store-budget", "1kB"), "used up by 'screw', 'washer'"),
         (("--bank-precision", "int2"), "choose one of: float32, float16, int8"),
     ],
 )

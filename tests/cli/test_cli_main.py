@@ -78,7 +78,7 @@ def test_an_interruption_before_the_change_says_so(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dinosaur_ad.bank.bank.Draft.files", interrupt)
+    monkeypatch.setattr("dinosaur_ad.bank.building.BankBuilder.files", interrupt)
     assert main(["learn", "nut", str(normals), "--store", str(store)]) == 130
     assert capsys.readouterr().err.splitlines()[-1] == "dinosaur: interrupted; the store is unchanged"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.coreset import coreset_size, covering_radius
-from dinosaur_ad.core.memory import Memory, remember, unseen_distances
+from dinosaur_ad.core.memory import Coreset, remember, unseen_distances
 from dinosaur_ad.core.scoring import patch_distances
 from dinosaur_ad.presets import DEFAULT
 
@@ -24,12 +24,12 @@ def patches_of_images(draw: st.DrawFn) -> Floats:
     return draw(whole_numbers(shape, draw(DTYPES)))
 
 
-def taught(backend: Backend, patches: Floats, start: int, size: int, known: Memory | None = None) -> Memory:
+def taught(backend: Backend, patches: Floats, start: int, size: int, known: Coreset | None = None) -> Coreset:
     source = np.arange(start, start + len(patches))
     return remember(backend.array(patches), backend.array(source), size, known=known, seed=2)
 
 
-def assert_remembers(backend: Backend, memory: Memory, patches: Floats) -> None:
+def assert_remembers(backend: Backend, memory: Coreset, patches: Floats) -> None:
     """Every member is the patch of its source image at its own location, and no image is there twice."""
     vectors, source = backend.back(memory.vectors_HWMC), backend.back(memory.source_HWM)
     rows, columns = np.indices(source.shape[:2])
@@ -78,7 +78,7 @@ def normals(seed: int, images: int = 240) -> Floats:
     return (patches / np.linalg.norm(patches, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def grown_in(backend: Backend, patches: Floats, chunk: int) -> Memory:
+def grown_in(backend: Backend, patches: Floats, chunk: int) -> Coreset:
     """The memory that the default preset ends with when images come ``chunk`` at a time."""
     memory, members = None, 0
     for start in range(0, len(patches), chunk):
@@ -88,7 +88,7 @@ def grown_in(backend: Backend, patches: Floats, chunk: int) -> Memory:
     return memory.first(members)
 
 
-def coverage(backend: Backend, patches: Floats, memory: Memory) -> float:
+def coverage(backend: Backend, patches: Floats, memory: Coreset) -> float:
     """Mean over the locations of the distance of the worst-covered patch."""
     images, height, width, channels = patches.shape
     points = backend.array(np.ascontiguousarray(patches.reshape(images, -1, channels).swapaxes(0, 1)))

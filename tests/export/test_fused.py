@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from detector_helpers import TINY, product
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.bank.kept import Kept
+from dinosaur_ad.bank.bank import PackedVectors
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import principal_axes
 from dinosaur_ad.encoders import prepare
@@ -85,7 +85,7 @@ def test_any_grid_radius_precision_and_share_is_scored_as_the_core_scores_it(
 ) -> None:
     rng = np.random.default_rng(side + 10 * radius + 100 * members)
     tokens_NHWC = rng.normal(size=(images, side, side, 6)).astype(np.float32)
-    kept = Kept.of(rng.normal(size=(side, side, members, 6)).astype(np.float32), precision)
+    kept = PackedVectors.of(rng.normal(size=(side, side, members, 6)).astype(np.float32), precision)
     preset = replace(DEFAULT, layers=(0,), normalise=False, average=False, radius=radius, top=top)
     expected_NHW = kept.distances(tokens_NHWC, radius)
     score, distances, anomalous = run(add_bank(tokens_alone(side, 6), kept, preset, 2.0), tokens_NHWC)
@@ -97,7 +97,7 @@ def test_any_grid_radius_precision_and_share_is_scored_as_the_core_scores_it(
 def test_a_bank_of_fewer_channels_is_scored_along_its_own_directions() -> None:
     rng = np.random.default_rng(0)
     tokens_NHWC = rng.normal(size=(9, 3, 3, 8)).astype(np.float32) * np.arange(1, 9, dtype=np.float32)
-    kept = Kept.of(rng.normal(size=(3, 3, 4, 8)).astype(np.float32), "int8", principal_axes(tokens_NHWC, 5))
+    kept = PackedVectors.of(rng.normal(size=(3, 3, 4, 8)).astype(np.float32), "int8", principal_axes(tokens_NHWC, 5))
     preset: Preset = replace(DEFAULT, layers=(0,), normalise=False, average=False)
     _, distances, _ = run(add_bank(tokens_alone(3, 8), kept, preset, 1.0), tokens_NHWC)
     np.testing.assert_allclose(distances, kept.distances(tokens_NHWC, preset.radius), rtol=1e-4)
@@ -105,7 +105,7 @@ def test_a_bank_of_fewer_channels_is_scored_along_its_own_directions() -> None:
 
 def test_a_patch_of_zeros_stays_zero_when_blocks_are_normalised() -> None:
     tokens_NHWC = np.zeros((1, 2, 2, 4), np.float32)
-    kept = Kept.of(np.full((2, 2, 1, 2), 3.0, np.float32), "float32")
+    kept = PackedVectors.of(np.full((2, 2, 1, 2), 3.0, np.float32), "float32")
     preset = replace(DEFAULT, layers=(0, 1), normalise=True, average=True)
     _, distances, _ = run(add_bank(tokens_alone(2, 4), kept, preset, 1.0), tokens_NHWC)
     np.testing.assert_allclose(distances, np.sqrt(18.0), rtol=1e-6)

@@ -12,7 +12,8 @@ from PIL import Image
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.formats import EXTENSIONS, FORMATS, UNREAD_KINDS, pillow_formats
-from dinosaur_ad.images.loading import find_images, read_image, read_many
+from dinosaur_ad.images.loading import find_images, read_image
+from dinosaur_ad.images.prefetching import read_many
 
 DOCS = Path(__file__).parents[2] / "docs" / "data.md"
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 50 50\n%%EndComments\nshowpage\n%%EOF\n"

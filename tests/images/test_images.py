@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.image_files import ImageFile
-from dinosaur_ad.images.loading import find_images, image_size, read_image, read_many, read_mask
+from dinosaur_ad.images.loading import ImageFile, find_images, image_size, read_image, read_mask
+from dinosaur_ad.images.prefetching import read_many
 
 RGB = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
 

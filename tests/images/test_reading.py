@@ -18,11 +18,9 @@ from PIL import Image
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.base import prepare_one
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.batches import prepared_groups
-from dinosaur_ad.images.image_files import ImageFile
-from dinosaur_ad.images.loading import find_images, read_image, read_many
-from dinosaur_ad.images.prefetching import SizedImage, SizedImages
-from dinosaur_ad.images.stream import stream_images
+from dinosaur_ad.images.loading import ImageFile, find_images, read_image
+from dinosaur_ad.images.prefetching import SizedImage, SizedImages, read_many
+from dinosaur_ad.images.stream import prepared_batches, stream_images
 
 SIZE = 28
 
@@ -117,7 +115,7 @@ def test_a_jpeg_2000_without_small_versions_is_decoded_whole(tmp_path: Path, mon
     full = prepare([read_image(path)], SIZE)[0]
     assert np.array_equal(sized(path).pixels, full)
     monkeypatch.setattr(
-        "dinosaur_ad.images.image_files.halvings", lambda image: 5
+        "dinosaur_ad.images.loading.halvings", lambda image: 5
     )  # a header that promises what is not there
     assert np.array_equal(sized(path).pixels, full)
 
@@ -145,7 +143,7 @@ def test_a_large_jpeg_cut_short_is_refused(tmp_path: Path) -> None:
 def test_groups_keep_the_original_size(tmp_path: Path) -> None:
     photo(20 * SIZE, 30 * SIZE).save(tmp_path / "a.jpg")
     total, stream = stream_images(tmp_path)
-    (group,) = prepared_groups(stream, total, 16, SIZE)
+    (group,) = prepared_batches(stream, total, 16, SIZE)
     assert group.pixels.shape == (1, SIZE, SIZE, 3)
     assert group.images[0].shape[:2] == (30 * SIZE, 20 * SIZE)
 

@@ -1,22 +1,24 @@
-"""What a task's files hold, checked as it is read: a damaged bank is refused in one sentence.
+"""A task's files, checked as they are read: for a damaged bank a StoreError says what is wrong.
 
-``bank`` holds what inspecting needs, ``prototype`` what routing needs, ``reserve`` more candidates for later updates,
-and ``ladder``, where there is a budget, what the calibration normals scored under smaller forms of the bank.
+``bank`` holds what inspecting needs, ``prototype`` what routing needs, ``reserve`` more candidates for later updates.
+Banks taught by earlier versions under a budget have a fourth file, ``ladder``, which is no longer used; the next update
+leaves it out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank.budget import Form
-from dinosaur_ad.bank.kept import Kept
-from dinosaur_ad.core.memory import Memory
+from dinosaur_ad.bank.bank import Bank, PackedVectors, half_norms, members_last
+from dinosaur_ad.core.arrays import Array
+from dinosaur_ad.core.memory import Coreset
+from dinosaur_ad.core.quantise import widen
 from dinosaur_ad.errors import StoreError
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
@@ -24,22 +26,25 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float32]
 _DIGEST = re.compile(r"[1-9]\d{0,4}:[0-9a-f]{32}")
-Ladder = dict[Form, tuple[list[float], list[float]]]
-"""By smaller form of a bank: the scores and the usual patch distances of the calibration normals."""
 
 
-def read_bank(store: TaskStore, record: TaskRecord) -> tuple[Arrays, Kept]:
+def as_it_is(array: NDArray[Any]) -> Array:
+    """The array itself: for CPUs, where nothing has to be moved."""
+    return array
+
+
+def read_bank(store: TaskStore, record: TaskRecord) -> tuple[Arrays, PackedVectors]:
     """The arrays of a task's bank, and its members; a StoreError says what is wrong with them.
 
-    ``scored`` (which image each score belongs to, -1 if it was held out) and ``foreign`` (the scores of pictures that
-    show no product) are not in banks of older versions; they are then unknown and empty.
+    ``scored`` (which image each score belongs to, -1 if it was held out) and ``foreign`` (the scores of the control
+    images) are not in banks of older versions; they are then unknown and empty.
     """
     with _checking(record):
         images = learned_images(record)
         arrays = dict(store.arrays(record, "bank"))
-        kept = Kept.read(arrays)
+        packed = PackedVectors.read(arrays)
         source_HWM = _whole_numbers(arrays, "source")
-        if source_HWM.shape != kept.values_HWMK.shape[:3]:
+        if source_HWM.shape != packed.values_HWMK.shape[:3]:
             raise ValueError("it does not say where each member came from")
         if int(source_HWM.min()) < 0 or int(source_HWM.max()) >= len(images):
             raise ValueError("its members come from images that it does not name")
@@ -52,7 +57,7 @@ def read_bank(store: TaskStore, record: TaskRecord) -> tuple[Arrays, Kept]:
         if scored.shape != scores.shape or int(scored.min()) < -1 or int(scored.max()) >= len(images):
             raise ValueError("its scores belong to images that it does not name")
         _measured(arrays, "foreign")
-        return arrays, kept
+        return arrays, packed
 
 
 def read_prototype(store: TaskStore, record: TaskRecord, width: int | None = None) -> Floats:
@@ -66,9 +71,9 @@ def read_prototype(store: TaskStore, record: TaskRecord, width: int | None = Non
         return prototype
 
 
-def descriptor_width(preset: Preset, kept: Kept) -> int:
+def descriptor_width(preset: Preset, packed: PackedVectors) -> int:
     """How many numbers describe an image for routing: the CLS feature and, if asked for, the mean patch feature."""
-    return kept.width * (2 if preset.describe_patches else 1)
+    return packed.width * (2 if preset.describe_patches else 1)
 
 
 def learned_images(record: TaskRecord) -> list[str]:
@@ -88,56 +93,58 @@ def learned_digests(record: TaskRecord) -> list[str]:
     return [each if isinstance(each, str) and _DIGEST.fullmatch(each) else "" for each in digests]
 
 
-def read_candidates(store: TaskStore, record: TaskRecord) -> Memory:
+def read_candidates(store: TaskStore, record: TaskRecord) -> Coreset:
     """A task's members as float32, and after them its reserve, if it has one."""
-    arrays, kept = read_bank(store, record)
-    memory = Memory(kept.vectors(), arrays["source"].astype(np.int32))
+    arrays, packed = read_bank(store, record)
+    members = Coreset(packed.vectors(), arrays["source"].astype(np.int32))
     if "reserve" not in record.files:
-        return memory
+        return members
     with _checking(record):
         reserve = store.arrays(record, "reserve")
-        values = _named(reserve, "vectors" if kept.scale_HW is None else "codes")
+        values = _named(reserve, "vectors" if packed.scale_HW is None else "codes")
         source_HWM = _whole_numbers(reserve, "source")
-        if values.dtype != kept.values_HWMK.dtype or source_HWM.shape != values.shape[:3]:
+        if values.dtype != packed.values_HWMK.dtype or source_HWM.shape != values.shape[:3]:
             raise ValueError("its reserve does not fit its bank")
         if source_HWM.size and not 0 <= int(source_HWM.min()) <= int(source_HWM.max()) < len(learned_images(record)):
             raise ValueError("its reserve comes from images that it does not name")
-        more = kept._replace(values_HWMK=values).vectors()
+        more = packed._replace(values_HWMK=values).vectors()
         if not np.isfinite(more).all():
             raise ValueError("its reserve holds values that are no numbers")
-        return Memory(
-            np.concatenate([memory.vectors_HWMC, more], axis=2),
-            np.concatenate([memory.source_HWM, source_HWM], axis=2).astype(np.int32),
+        return Coreset(
+            np.concatenate([members.vectors_HWMC, more], axis=2),
+            np.concatenate([members.source_HWM, source_HWM], axis=2).astype(np.int32),
         )
 
 
-def read_ladder(store: TaskStore, record: TaskRecord, form: Form) -> Ladder:
-    """The smaller forms that a task of this form can be cut to, largest first; none if it was taught without budget."""
-    if "ladder" not in record.files:
-        return {}
+def open_bank(
+    store: TaskStore,
+    record: TaskRecord,
+    to_device: Callable[[NDArray[Any]], Array] = as_it_is,
+    room: float = float("inf"),
+) -> Bank:
+    """A task's bank, ready for inspecting; ``to_device`` moves its vectors to where the images will be (a GPU).
+
+    Int8 banks stay as they are stored. Float16 ones are widened to float32, because widening them for every image takes
+    as long as the products; where that would need more than ``room`` bytes, they too stay as they are.
+    """
+    arrays, packed = read_bank(store, record)
+    values_HWMK = packed.values_HWMK
+    if values_HWMK.dtype == np.float16 and 2 * values_HWMK.nbytes <= room:
+        values_HWMK = widen(values_HWMK)
+    packed = packed._replace(values_HWMK=members_last(values_HWMK)).moved(to_device)
     with _checking(record):
-        arrays = store.arrays(record, "ladder")
-        forms, scores, levels = _whole_numbers(arrays, "forms"), _named(arrays, "scores"), _named(arrays, "levels")
-        if forms.ndim != 2 or forms.shape[1] != 2 or scores.ndim != 2 or scores.shape[0] != len(forms):
-            raise ValueError("its ladder does not fit together")
-        if levels.shape != scores.shape or (forms.size and int(forms.min()) < 1):
-            raise ValueError("its ladder does not fit together")
-        if not (np.isfinite(scores).all() and np.isfinite(levels).all()):
-            raise ValueError("its ladder holds values that are no numbers")
-        return {
-            Form(members, channels, form.precision, form.rotated): (scores[rung].tolist(), levels[rung].tolist())
-            for rung, (members, channels) in enumerate(forms.tolist())
-        }
-
-
-def ladder_arrays(ladder: Ladder) -> Arrays:
-    """A ladder as a file holds it."""
-    scores, levels = zip(*ladder.values(), strict=True) if ladder else ((), ())
-    return {
-        "forms": np.asarray([(form.members, form.channels) for form in ladder], np.int32).reshape(-1, 2),
-        "scores": np.asarray(scores, np.float32).reshape(len(ladder), -1 if ladder else 0),
-        "levels": np.asarray(levels, np.float32).reshape(len(ladder), -1 if ladder else 0),
-    }
+        half_norm_HWM = half_norms(packed)
+    return Bank(
+        record=record,
+        packed=packed,
+        half_norm_HWM=half_norm_HWM,
+        source_HWM=arrays["source"],
+        scores=arrays["scores"],
+        level=float(np.median(arrays["levels"])),
+        control_scores=arrays["foreign"],
+        images=learned_images(record),
+        digests=learned_digests(record),
+    )
 
 
 @contextmanager

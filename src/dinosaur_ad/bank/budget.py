@@ -1,7 +1,7 @@
-"""How many bytes a bank takes, and which bank to keep within so many: members, channels, precision.
+"""How many bytes a bank takes, and the largest bank within a budget: members, channels, precision.
 
-How a bank gives way was measured (docs/banks.md): int8 costs nothing that can be measured, dropping the least important
-three quarters of the channels next to nothing, and dropping members costs the most.
+What is given up first was measured (docs/banks.md): int8 costs nothing that can be measured, dropping the least
+important three quarters of the channels next to nothing, and dropping members costs the most.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from dinosaur_ad.errors import InputError
 PRECISIONS = ("float32", "float16", "int8")
 # The share of the encoder's channels that int8 banks keep at the least, and the step in which they give way.
 LEAST_CHANNELS, CHANNEL_STEP = 0.25, 8
-# Smaller forms that a bank with a budget is calibrated for too, each of this share of the bytes of the one before it.
-RUNGS, RUNG_SHARE = 8, 0.7
 # Names, shapes and offsets at the head of a task's files.
 HEADERS = 2048
 
@@ -44,8 +42,7 @@ class Form:
 class Frame:
     """What the size of a task's files depends on besides the form of its bank.
 
-    ``width`` is the encoder's channels, ``images`` how many it has learned, ``scores`` how many of them calibrate it,
-    and ``rungs`` under how many smaller forms they do so too.
+    ``width`` is the encoder's channels, ``images`` how many were learned and ``scores`` how many calibrate it.
     """
 
     places: int
@@ -53,16 +50,15 @@ class Frame:
     images: int
     scores: int
     prototype: int
-    rungs: int = 0
 
     def bytes(self, form: Form) -> int:
-        """All that inspecting reads, and the scores of smaller forms; not the reserve, which no budget keeps."""
+        """The files that inspecting reads; there is no reserve within a budget."""
         members = self.places * form.members
         size = HEADERS + members * (form.channels * np.dtype(form.precision).itemsize + self.source_type.itemsize)
         size += 4 * self.places if form.precision == "int8" else 0
         size += 2 * self.width * form.channels if form.rotated else 0
-        # A score and a level for every form, and for all forms together which image they belong to.
-        return size + self.scores * (8 * (1 + self.rungs) + 4) + 8 * self.rungs + 4 * self.prototype
+        # Each score comes with a level and the image it belongs to.
+        return size + 12 * self.scores + 4 * self.prototype
 
     @property
     def source_type(self) -> np.dtype[Any]:
@@ -120,24 +116,6 @@ def fewer_members(frame: Frame, form: Form, budget: int) -> Form:
             f"takes {say_bytes(one)}; give more."
         )
     return replace(form, members=min(form.members, 1 + (budget - one) // (two - one)))
-
-
-def ladder(frame: Frame, form: Form) -> list[Form]:
-    """Smaller forms, largest first, that a bank of this form can be cut to.
-
-    >>> frame = Frame(places=256, width=384, images=443, scores=200, prototype=768)
-    >>> [(rung.members, rung.channels) for rung in ladder(frame, Form(88, 168, "int8", rotated=True))][:4]
-    [(88, 112), (74, 96), (50, 96), (34, 96)]
-    """
-    rungs: list[Form] = []
-    for step in range(1, RUNGS + 1):
-        try:
-            rung = choose(frame, form, int(frame.bytes(form) * RUNG_SHARE**step))
-        except InputError:  # even one member would be too many
-            break
-        if rung not in (form, *rungs):
-            rungs.append(rung)
-    return rungs
 
 
 def describe(manifest: Mapping[str, Any]) -> str:

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank.bank import Draft, members_last
+from dinosaur_ad.bank.bank import members_last
+from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bank.teaching import LEARN_AT_ONCE
 from dinosaur_ad.bench.cache import DiskCache
 from dinosaur_ad.bench.cell import OtherConfigurationError
 from dinosaur_ad.bench.environment import environment
@@ -29,9 +31,9 @@ from dinosaur_ad.bench.runner import Surroundings
 from dinosaur_ad.bench.scenarios import open_scenario
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.coreset import coreset_size
+from dinosaur_ad.core.quantise import widen
 from dinosaur_ad.core.routing import prototype_distances, shortlist
 from dinosaur_ad.datasets.tasks import Scenario, Task
-from dinosaur_ad.detector import LEARN_AT_ONCE
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods import Lesson, Photo, Workbench, choose_methods
@@ -236,14 +238,14 @@ class _Model(DinosaurMethod):
         count, ratios = len(lesson.train), self._plan.ratios
         at_once = count <= LEARN_AT_ONCE
         drafts = [
-            Draft(replace(self.preset, ratio=ratio), self.workbench.seed, "held-out")
+            BankBuilder(replace(self.preset, ratio=ratio), self.workbench.seed, "held-out")
             for ratio in (ratios[-1:] if at_once else ratios)
         ]
         for block in batched(lesson.train, LEARN_AT_ONCE):
             cls_NC, patches_NHWC = self._features(block)
             described_NC, moved_NHWC = self._describe(cls_NC, patches_NHWC), self._put(patches_NHWC)
             for draft in drafts:
-                draft.grow([photo.key for photo in block], moved_NHWC, described_NC)
+                draft.add([photo.key for photo in block], moved_NHWC, described_NC)
         files = [draft.files() for draft in drafts]
         sizes = [coreset_size(count, ratio, self.preset.minimum) for ratio in ratios]
         of_draft = [tuple(sizes)] if at_once else [(draft.members,) for draft in drafts]
@@ -273,5 +275,5 @@ class _Model(DinosaurMethod):
         return best_RrN
 
     def _compare(self, patches_NHWC: Array, picked: _Picked) -> Floats:
-        bank_HWMC = self._put(members_last(picked.vectors_HWMC))
+        bank_HWMC = self._put(members_last(widen(picked.vectors_HWMC)))
         return cell_scores(patches_NHWC, bank_HWMC, picked.sizes, self._plan.radii, self.preset.top)

@@ -163,7 +163,7 @@ def _encodes(store: Path | None, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tasks(path: Path, store: Store | None, findings: Findings, verify: bool) -> dict[str, Any]:
     """Read what describes the tasks, or all that was taught."""
-    from dinosaur_ad.bank.bank import check_task
+    from dinosaur_ad.bank.verdict import check_task
     from dinosaur_ad.presets import Preset
 
     names, before, size = store.names() if store else [], len(findings.problems), 0

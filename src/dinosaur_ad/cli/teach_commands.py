@@ -53,9 +53,6 @@ def add_parser(verbs: Subparsers) -> None:
     group.add_argument(
         "--budget", metavar="SIZE", help="the most this task may take, like 2MB; precision and size follow"
     )
-    group.add_argument(
-        "--store-budget", metavar="SIZE", help="the most all tasks may take; others are cut to make room"
-    )
     group.add_argument("--bank-precision", metavar="NAME", help="float32, float16 or int8 (default: the preset's)")
 
     parser = add_verb(verbs, "update", update, "Add normal images to a task. Those it has learned are not needed.")
@@ -99,7 +96,6 @@ def learn(arguments: argparse.Namespace) -> int:
         preset=arguments.preset,
         seed=arguments.seed or 0,
         budget=arguments.budget,
-        store_budget=arguments.store_budget,
         bank_precision=arguments.bank_precision,
         options=EncoderOptions(**encoder_options(arguments)),
     )
@@ -242,9 +238,6 @@ def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
         f"threshold {threshold:.3f} at {detector.preset.false_alarms:.1%} false alarms; "
         f"{sum(learned.seconds.values()):.1f} s ({steps})"
     )
-    for name in learned.shrunk:
-        manifest = detector.store.record(name).manifest
-        show(f"cut '{name}' to make room: {manifest['members']} members a location{describe(manifest)}")
     return EXIT_UNREADABLE if learned.rejected else EXIT_OK
 
 

@@ -18,7 +18,7 @@ from dinosaur_ad.core.coreset import greedy_coreset
 from dinosaur_ad.core.scoring import patch_distances
 
 
-class Memory(NamedTuple):
+class Coreset(NamedTuple):
     """Remembered patches ``(H, W, M, C)`` and the index of the image each came from ``(H, W, M)``."""
 
     vectors_HWMC: Array
@@ -29,12 +29,14 @@ class Memory(NamedTuple):
         """How many patches each location remembers."""
         return int(self.vectors_HWMC.shape[2])
 
-    def first(self, members: int) -> Memory:
+    def first(self, members: int) -> Coreset:
         """The coreset of the first ``members`` picks."""
-        return Memory(self.vectors_HWMC[:, :, :members], self.source_HWM[:, :, :members])
+        return Coreset(self.vectors_HWMC[:, :, :members], self.source_HWM[:, :, :members])
 
 
-def remember(patches_NHWC: Array, source_N: Array, size: int, *, known: Memory | None = None, seed: int = 0) -> Memory:
+def remember(
+    patches_NHWC: Array, source_N: Array, size: int, *, known: Coreset | None = None, seed: int = 0
+) -> Coreset:
     """The coreset of at most ``size`` patches per location, out of ``N`` images and of what was ``known`` before them.
 
     A known memory's first pick stays the first, so a memory that grew for years is still a greedy coreset of its
@@ -56,7 +58,7 @@ def remember(patches_NHWC: Array, source_N: Array, size: int, *, known: Memory |
     size = min(size, points_LDC.shape[1])
     picks_LM = greedy_coreset(points_LDC, size, seed=seed, first=None if known is None else 0)
     lane_L1 = like(np.arange(locations), points_LDC, xp.int64)[:, None]
-    return Memory(
+    return Coreset(
         xp.reshape(points_LDC[lane_L1, picks_LM], (height, width, size, channels)),
         xp.reshape(source_LD[lane_L1, picks_LM], (height, width, size)),
     )
@@ -69,7 +71,7 @@ def unseen_distances(
     *,
     at_least: int,
     parts: int = 5,
-    known: Memory | None = None,
+    known: Coreset | None = None,
     seed: int = 0,
 ) -> Array:
     """Patch distances ``(n, H, W)`` of ``n`` of the ``N`` images, each to a memory that has never seen it."""
@@ -84,9 +86,9 @@ def unseen_memories(
     *,
     at_least: int,
     parts: int = 5,
-    known: Memory | None = None,
+    known: Coreset | None = None,
     seed: int = 0,
-) -> Iterator[tuple[NDArray[np.intp], Memory]]:
+) -> Iterator[tuple[NDArray[np.intp], Coreset]]:
     """The places of some of the ``N`` images at a time, and a memory that has never seen them.
 
     One of ``parts`` of the images at a time is held out, and a memory of ``size`` is made of the rest and of what was
@@ -103,7 +105,7 @@ def unseen_memories(
             return
 
 
-def distances_to_others(patches: Memory, members: Memory, radius: int, images: int) -> Array:
+def distances_to_others(patches: Coreset, members: Coreset, radius: int, images: int) -> Array:
     """Distance ``(images, H, W)`` of remembered patches to the nearest member that came from another image.
 
     It is what a patch would score if its own image had not been seen. Patches that are not among ``patches`` count as

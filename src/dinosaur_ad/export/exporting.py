@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
 from dinosaur_ad._text import printable
-from dinosaur_ad.bank.bank import Bank
-from dinosaur_ad.bank.bank_files import read_bank
+from dinosaur_ad.bank.bank_files import open_bank, read_bank
 from dinosaur_ad.bank.verdict import alarm_threshold, why_not_ready
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
@@ -68,7 +67,7 @@ class ExportSubject:
         """Image scores by the stored bank of the task, if one was named."""
         if self.store is None or self.task is None:
             return None
-        bank = Bank.opened(self.store, self.store.record(self.task))
+        bank = open_bank(self.store, self.store.record(self.task))
 
         def score(features_NHWC: Floats) -> Floats:
             scores_N: Floats = pool(bank.distances(features_NHWC, self.preset.radius), self.preset.top)
@@ -319,7 +318,7 @@ def _with_bank(
     if not 0 < rate < 1:
         raise InputError(f"The false-alarm rate must lie between 0 and 1, got {rate}; 0.025 is usual.")
     record = subject.store.record(subject.task)
-    arrays, kept = read_bank(subject.store, record)
+    arrays, packed = read_bank(subject.store, record)
     threshold = alarm_threshold(subject.preset, arrays["scores"], rate)
     if reason := why_not_ready(subject.task, threshold, arrays["foreign"]):
         raise InputError(reason)
@@ -329,11 +328,11 @@ def _with_bank(
         "id": record.id,
         "threshold": threshold,
         "false_alarms": rate,
-        "precision": kept.precision,
-        "members": kept.members,
-        "channels": kept.channels,
+        "precision": packed.precision,
+        "members": packed.members,
+        "channels": packed.channels,
     }
-    return add_bank(model, kept, subject.preset, threshold), facts
+    return add_bank(model, packed, subject.preset, threshold), facts
 
 
 def _manifest(subject: ExportSubject, kind: str, precision: str, calibration: NDArray[np.uint8] | None) -> Manifest:

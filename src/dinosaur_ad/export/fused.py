@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dinosaur_ad.bank.kept import Kept
+from dinosaur_ad.bank.bank import PackedVectors
 from dinosaur_ad.core.quantise import scaled_norms
 from dinosaur_ad.encoders.graph.forms import copied
 from dinosaur_ad.presets import Preset
@@ -25,7 +25,7 @@ Indices = NDArray[np.int64]
 TINY = np.finfo(np.float32).tiny
 
 
-def add_bank(model: onnx.ModelProto, bank: Kept, preset: Preset, threshold: float) -> onnx.ModelProto:
+def add_bank(model: onnx.ModelProto, bank: PackedVectors, preset: Preset, threshold: float) -> onnx.ModelProto:
     """The graph of an encoder with three more outputs; ``model`` itself stays as it is.
 
     ``score`` (N,) and ``map`` (N, H, W) are float32 and those of the detector; ``anomalous`` (N,) is whether the score
@@ -97,7 +97,7 @@ def _combine(maker: _Maker, preset: Preset, side: int) -> str:
     return maker.op("Reshape", features, maker.constant(np.array([0, side * side, -1])))
 
 
-def _distances(maker: _Maker, features: str, bank: Kept, radius: int) -> str:
+def _distances(maker: _Maker, features: str, bank: PackedVectors, radius: int) -> str:
     """Features (N, L, C) to distances (N, L), for all L = H*W locations."""
     height, width, members, channels = bank.values_HWMK.shape
     places, window = height * width, (2 * radius + 1) ** 2
@@ -118,7 +118,7 @@ def _distances(maker: _Maker, features: str, bank: Kept, radius: int) -> str:
     return maker.op("Sqrt", maker.op("Relu", squared))
 
 
-def _bank_constant(maker: _Maker, bank: Kept) -> str:
+def _bank_constant(maker: _Maker, bank: PackedVectors) -> str:
     """The bank (L, C, M) in float32, stored in its own precision; run times widen it once, when they load the file."""
     height, width, members, channels = bank.values_HWMK.shape
     values_LCM = bank.values_HWMK.reshape(height * width, members, channels).swapaxes(1, 2)

@@ -14,7 +14,8 @@ from dinosaur_ad.datasets.synthetic.scenario import SyntheticSample
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.export.gate import GateImages
-from dinosaur_ad.images.loading import find_images, read_many
+from dinosaur_ad.images.loading import find_images
+from dinosaur_ad.images.prefetching import read_many
 from dinosaur_ad.store import TaskStore
 
 Pixels = NDArray[np.uint8]

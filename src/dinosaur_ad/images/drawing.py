@@ -7,11 +7,13 @@ own minimum and maximum, and so find something red in every good part.
 
 from __future__ import annotations
 
+import base64
+import html
 import io
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +21,14 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad._text import odds, printable
+from dinosaur_ad.core.upsampling import upsample
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images._drawable import Drawable
-from dinosaur_ad.images.batches import read_again
-from dinosaur_ad.images.digest import digest
-from dinosaur_ad.images.loading import Mask, Pixels, read_image
+from dinosaur_ad.images.loading import Mask, Pixels, digest, read_image
+from dinosaur_ad.images.stream import read_prepared
+
+if TYPE_CHECKING:
+    from dinosaur_ad.inspection import Inspection
 
 Floats = NDArray[np.float32]
 Colour = tuple[int, int, int]
@@ -48,7 +53,7 @@ _CLOSE_UP, _MARGIN = 144, 12
 _STRIP = 96
 
 
-def heat(inspection: Drawable) -> Floats:
+def heat(inspection: Inspection) -> Floats:
     """The map ``(H, W)`` on the absolute scale: 0 is usual for normal images of the task, 1 is the threshold.
 
     >>> from types import SimpleNamespace
@@ -71,13 +76,13 @@ def colours(heat_HW: Floats) -> Pixels:
     return np.stack([*bands, opacity], axis=-1).round().astype(np.uint8)
 
 
-def heat_layer(inspection: Drawable, height: int, width: int) -> Pixels:
+def heat_layer(inspection: Inspection, height: int, width: int) -> Pixels:
     """The map as a transparent layer over an image of that size, RGBA uint8 ``(height, width, 4)``."""
     relative = np.clip(heat(inspection), 0, 2 * FAR)  # an extreme patch must not bleed far over its neighbours
-    return colours(_enlarged(relative, height, width))
+    return colours(upsample(relative, height, width))
 
 
-def mask_above(inspection: Drawable, height: int, width: int) -> Mask:
+def mask_above(inspection: Inspection, height: int, width: int) -> Mask:
     """Where the map, enlarged as in :func:`heat_layer`, lies above the threshold: bool ``(height, width)``.
 
     >>> from types import SimpleNamespace
@@ -88,12 +93,12 @@ def mask_above(inspection: Drawable, height: int, width: int) -> Mask:
     level, threshold = inspection.normal_level, inspection.threshold
     # The bounds of the heat layer, in distances; a threshold below the usual level must stay inside them.
     low, high = min(level, threshold), level + 2 * FAR * _unit(inspection)
-    large = _enlarged(np.clip(inspection.map, low, high).astype(np.float32), height, width)
+    large = upsample(np.clip(inspection.map, low, high).astype(np.float32), height, width)
     above: Mask = ~(large <= threshold)  # written so that a distance that is no number counts as above
     return above
 
 
-def paint(pixels: Pixels, inspection: Drawable) -> Pixels:
+def paint(pixels: Pixels, inspection: Inspection) -> Pixels:
     """The image with its heat on it, uint8 ``(H, W, 3)``; pixels that look normal stay as they are."""
     rgb = _rgb(pixels)
     layer = heat_layer(inspection, *rgb.shape[:2]).astype(np.float32)
@@ -124,7 +129,7 @@ def close_up(pixels: Pixels, grid: tuple[int, ...], row: int, column: int) -> Pi
     return np.asarray(image)
 
 
-def nearest_normal(inspection: Drawable) -> Pixels | None:
+def nearest_normal(inspection: Inspection) -> Pixels | None:
     """A close-up of the normal patch the worst one was compared with; None when its image is no longer there.
 
     A file of that name that shows something else than what was learned is not shown.
@@ -132,7 +137,7 @@ def nearest_normal(inspection: Drawable) -> Pixels | None:
     worst = inspection.worst
     size, _, known = worst.like_digest.partition(":")
     try:
-        if known and digest(read_again(worst.like_image, int(size))) != worst.like_digest:
+        if known and digest(read_prepared(worst.like_image, int(size))) != worst.like_digest:
             return None
         pixels = read_image(worst.like_image)
     except InputError:
@@ -140,7 +145,7 @@ def nearest_normal(inspection: Drawable) -> Pixels | None:
     return close_up(pixels, inspection.map.shape, worst.like_row, worst.like_column)
 
 
-def overlay(pixels: Pixels, inspection: Drawable) -> Pixels:
+def overlay(pixels: Pixels, inspection: Inspection) -> Pixels:
     """What a person should see of an inspection, uint8 ``(H', W', 3)``.
 
     The image, at most 1024 pixels a side, with its heat; below it the verdict, the numbers and the scale. The regions
@@ -165,7 +170,7 @@ def overlay(pixels: Pixels, inspection: Drawable) -> Pixels:
 
 
 def save_overlay(
-    path: str | Path, pixels: Pixels, inspection: Drawable, *, marks: Mapping[str, str] | None = None
+    path: str | Path, pixels: Pixels, inspection: Inspection, *, marks: Mapping[str, str] | None = None
 ) -> None:
     """Write :func:`overlay` to a PNG file, whole or not at all; ``marks`` are texts that the file carries."""
     buffer, texts = io.BytesIO(), PngInfo()
@@ -193,7 +198,7 @@ def legend(width: int, height: int) -> Image.Image:
     return bar.convert("RGB")
 
 
-def _compose(shown: Image.Image, panels: list[tuple[str, Pixels]], inspection: Drawable) -> Image.Image:
+def _compose(shown: Image.Image, panels: list[tuple[str, Pixels]], inspection: Inspection) -> Image.Image:
     """The image, the close-ups to its right and the strip below, on one dark sheet."""
     aside = _CLOSE_UP + 2 * _MARGIN if panels else 0
     tall = len(panels) * (_CLOSE_UP + 2 * _MARGIN + 14)
@@ -209,7 +214,7 @@ def _compose(shown: Image.Image, panels: list[tuple[str, Pixels]], inspection: D
     return sheet
 
 
-def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspection: Drawable) -> None:
+def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspection: Inspection) -> None:
     """Verdict and task, the numbers, the scale."""
     x, room = _MARGIN, sheet.width - 2 * _MARGIN
     verdict = inspection.verdict if inspection.verdict == "normal" else inspection.verdict.upper()
@@ -239,17 +244,12 @@ def _elided(pen: ImageDraw.ImageDraw, text: str, size: int, room: float) -> str:
     return text + "…"
 
 
-def _unit(inspection: Drawable) -> float:
+def _unit(inspection: Inspection) -> float:
     """The distance between the usual level and the threshold.
 
     A threshold at the usual level would make everything infinitely far; the smallest step keeps the map finite.
     """
     return max(inspection.threshold - inspection.normal_level, 1e-6)
-
-
-def _enlarged(values_HW: Floats, height: int, width: int) -> Floats:
-    """A map at the size of its image, interpolated linearly."""
-    return np.asarray(Image.fromarray(values_HW, mode="F").resize((width, height), Image.Resampling.BILINEAR))
 
 
 def _rgb(pixels: Pixels) -> Pixels:
@@ -284,3 +284,33 @@ def draw_box(image: Image.Image, box: Box, zoom: float) -> None:
     pen = ImageDraw.Draw(image)
     pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline=(16, 16, 20))
     pen.rectangle((left, top, right, bottom), outline=(255, 255, 255))
+
+
+# --- notebooks ---
+
+# Dark enough on white, light enough on black: a notebook may be either.
+_HTML_COLOURS = {"anomalous": "#d6336c", "normal": "#1a9c86", "not ready": "#c07a00"}
+
+
+def card(inspection: Inspection, picture: Pixels | None) -> str:
+    """The HTML of an inspection with its overlay, if there is one; every text in it is escaped."""
+    colour = _HTML_COLOURS.get(inspection.verdict, _HTML_COLOURS["anomalous"])
+    numbers = f"score {inspection.score:.3g}, threshold {inspection.threshold:.3g}"
+    why = f"p = {inspection.p_value:.2g}: {odds(inspection.p_value)}"
+    if inspection.reason:  # of a task that cannot judge: its p-value would read like a verdict
+        why = _text(inspection.reason, 2000)
+    image = "" if picture is None else f'<br><img src="{_data_uri(picture)}" alt="overlay" style="max-width: 100%">'
+    return (
+        f'<div><b style="color: {colour}">{_text(inspection.verdict)}</b> <b>{_text(inspection.task)}</b> '
+        f"<small>{_text(inspection.path)}</small><br>{numbers}<br>{why}{image}</div>"
+    )
+
+
+def _text(text: str, limit: int = 400) -> str:
+    return html.escape(printable(text, limit))
+
+
+def _data_uri(pixels: Pixels) -> str:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,4 +1,4 @@
-"""From arguments (files, folders, globs) to the image files that are meant."""
+"""From arguments (files, folders, globs) to image files, and paths as text for messages, results and stores."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from dinosaur_ad._text import escaped
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.formats import is_image_name, is_overlay_name, is_picture_name
-from dinosaur_ad.images.printing import shown_path
 
 
 class Found(list[Path]):
-    """What :func:`find_images` found, which is not looked for again: a file that vanishes costs only itself."""
+    """The result of :func:`find_images`; not searched again, so that a file removed since is one rejected image."""
 
 
 def find_images(arguments: Iterable[str | Path], *, strict: bool = False) -> Found:
-    """The image files meant by ``arguments``: files, folders and globs, in the order given, each file once.
+    """The image files of ``arguments`` (files, folders and globs), in the order given, each file once.
 
     A folder is searched to the bottom, sorted, without hidden files and links to folders, for the known
     extensions only. A file is taken whatever its extension. A glob (``**`` included) gives files with a known
     extension, or with the one that the pattern spells out, and searches the folders it matches.
 
     Pictures of kinds that are not read (HEIC, PDF, video: see :data:`~dinosaur_ad.images.formats.UNREAD_KINDS`), links
-    that lead nowhere and folders that cannot be listed are among the paths: reading them gives the sentence that says
-    what is wrong, so that none is left out in silence. With ``strict``, for datasets, other kinds are left out and a
+    that lead nowhere and folders that cannot be listed are among the paths: reading them raises the error that says
+    what is wrong, so that none is skipped silently. With ``strict``, for datasets, other kinds are left out and a
     folder that cannot be listed raises.
 
     :raises InputError: an argument leads to no image; the sentence names it.
@@ -121,3 +121,46 @@ def unlistable(folder: str | Path, error: OSError) -> InputError:
     """The sentence for a folder whose files cannot be seen."""
     reason = error.strerror or type(error).__name__
     return InputError(f"The folder '{shown_path(folder)}' cannot be listed ({reason}); change its permissions.")
+
+
+# Paths as text: always one printable line, whatever bytes the file system holds.
+
+
+def shown_path(path: str | Path) -> str:
+    """A path as text that can be printed and written as UTF-8: what cannot be is escaped.
+
+    A name that is UTF-8 on disk is shown as such even where Python was started without UTF-8.
+
+    >>> shown_path("a\\nb.png"), shown_path("Deckel groß.png"), shown_path("part-\\udcff.png")
+    ('a\\\\nb.png', 'Deckel groß.png', 'part-\\\\xff.png')
+    """
+    text = str(path)
+    if not is_text(text):
+        try:
+            text = os.fsencode(text).decode("utf-8", "backslashreplace")
+        except UnicodeEncodeError:  # surrogates that stand for no byte
+            text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return escaped(text)
+
+
+def is_text(path: str | Path) -> bool:
+    """Whether a path can be written as UTF-8, as results and stores need it."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def name_of(path: Path) -> str:
+    """What a file is called in results and stores: its path, escaped only where it could not be written as UTF-8."""
+    return str(path) if is_text(path) else shown_path(path)
+
+
+def why_no_text(path: str | Path) -> str:
+    """What is wrong with a path that is no text, and what to do."""
+    try:
+        os.fsencode(path).decode("utf-8")
+    except UnicodeError:
+        return "is not UTF-8, in which results are written; rename the file"
+    return "this process cannot handle, because it was started without UTF-8; set PYTHONUTF8=1"

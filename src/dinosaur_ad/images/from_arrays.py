@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from dinosaur_ad._text import escaped
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.depth import Depth, displayed, stated_depth
-from dinosaur_ad.images.image_files import Pixels, refuse_huge, refuse_several
+from dinosaur_ad.images.loading import Pixels, refuse_huge, refuse_several
 
 CHANNELS = (1, 3, 4)
 EXPECTED = "give a path, a PIL image or a uint8 array (H, W) or (H, W, 3), red first"

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.image_files import ImageFile, Pixels, refuse_tiny, rgb_array
+from dinosaur_ad.images.loading import ImageFile, Pixels, refuse_tiny, rgb_array
 
 MAX_BYTES = 256 * 2**20
 """Decoded pixels that may be in memory at a time; an image that needs more is decoded with nothing beside it."""
@@ -114,6 +114,20 @@ class SizedImages:
         decoded = time.perf_counter()
         pixels = self.resize(image)
         return SizedImage(pixels, shape, (decoded - started) * 1e3, (time.perf_counter() - decoded) * 1e3, path)
+
+
+def read_many(paths: Iterable[str | Path], threads: int = 2) -> Iterator[tuple[Path, Pixels | InputError]]:
+    """Read images ahead of their use, in order; an unreadable file yields its error and the rest go on.
+
+    At most ``2 * threads`` images wait in memory, however slow the consumer is, and of large ones fewer: all that wait
+    take at most :data:`MAX_BYTES`.
+
+    >>> [(path.name, type(result).__name__) for path, result in read_many(["no_such_file.png"])]
+    [('no_such_file.png', 'InputError')]
+    """
+    if threads < 1:
+        raise InputError(f"threads is {threads}; at least 1 is needed to read images.")
+    return read_ahead(((path, path) for path in map(Path, paths)), WholeImages(), 2 * threads, threads)
 
 
 def read_ahead(

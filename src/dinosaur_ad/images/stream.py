@@ -1,4 +1,4 @@
-"""Whatever a caller calls images, as one stream of labelled pixels."""
+"""Images of any kind as one stream of labelled images, and as batches that are ready to be encoded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set, Sized, ValuesView
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,12 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 
+from dinosaur_ad.encoders.base import prepare_one
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.finding import Found, find_images, is_single_file
+from dinosaur_ad.images.finding import Found, find_images, is_single_file, name_of, shown_path
 from dinosaur_ad.images.from_arrays import EXPECTED, described, images_in, pixels_of
-from dinosaur_ad.images.image_files import Pixels
+from dinosaur_ad.images.loading import Pixels
 from dinosaur_ad.images.prefetching import THREADS, SizedImage, SizedImages, Source, WholeImages, read_ahead
-from dinosaur_ad.images.printing import name_of, shown_path
 
 # One image: a file (or folder or glob of them), a PIL image, or a uint8 array (see dinosaur_ad.images.from_arrays).
 OneImage = str | Path | Pixels | Image.Image
@@ -31,6 +34,7 @@ READ_AHEAD = 2 * THREADS
 """Images that are read before their turn where all of them are known."""
 
 _Item = TypeVar("_Item")
+_END = object()
 
 
 class ImageStream(Iterator[Labelled]):
@@ -180,3 +184,96 @@ def timed(items: Iterable[_Item]) -> Iterator[tuple[_Item, float]]:
         except StopIteration:
             return
         yield item, (time.perf_counter() - started) * 1e3
+
+
+# --- batches ---
+
+
+@dataclass(frozen=True)
+class BatchImage:
+    """One image of a batch: its label, original shape and file, if it has one, or why it could not be read."""
+
+    label: str
+    shape: tuple[int, ...]
+    error: str
+    decode_ms: float
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class ImageBatch:
+    """Images ready to be encoded: all of them in order, and pixels (N, S, S, 3) of those that could be read."""
+
+    images: list[BatchImage]
+    pixels: Pixels
+    resize_ms: float
+
+    @cached_property
+    def readable(self) -> list[BatchImage]:
+        """Those that have pixels, in the same order."""
+        return [each for each in self.images if not each.error]
+
+    def ms(self, index: int, waited: float) -> dict[str, float]:
+        """What decoding and resizing a readable image cost, of the milliseconds ``waited`` for the whole batch.
+
+        What was done in the background while other images were encoded does not count.
+        """
+        taken = self.resize_ms + sum(each.decode_ms for each in self.images)
+        share = min(1.0, waited / taken) if taken else 1.0
+        return {
+            "decode": share * self.readable[index].decode_ms,
+            "resize": share * self.resize_ms / len(self.readable),
+        }
+
+
+def prepared_batches(stream: Iterator[Labelled], total: int | None, at_once: int, size: int) -> Iterator[ImageBatch]:
+    """Images read and resized to ``size`` pixels, in batches of ``at_once``; a thread prepares the next batch.
+
+    Each image is resized as soon as it is decoded, so that no original is held for its batch. Of a camera (with no
+    ``total``) nothing is read ahead, because its next image may take long: with ``at_once`` 1 every image is a batch as
+    soon as it is there.
+    """
+    images = stream if isinstance(stream, ImageStream) else ImageStream(stream)
+    sized = images.sized(size, partial(prepare_one, size=size), READ_AHEAD if total is not None else at_once - 1)
+    batches = (_batch(group, size) for group in batched(timed(sized), at_once))
+    return batches if total is None or total <= at_once else prefetched(batches)
+
+
+def _batch(group: list[tuple[tuple[str, SizedImage | InputError], float]], size: int) -> ImageBatch:
+    started = time.perf_counter()
+    good = [image.pixels for (_, image), _ in group if not isinstance(image, InputError)]
+    pixels = np.stack(good) if good else np.empty((0, size, size, 3), np.uint8)
+    images, resize_ms = [], (time.perf_counter() - started) * 1e3
+    for (label, image), waited in group:
+        if isinstance(image, InputError):
+            images.append(BatchImage(label, (), str(image), waited))
+            continue
+        taken = image.decode_ms + image.resize_ms
+        resized = image.resize_ms * min(1.0, waited / taken) if taken else 0.0  # what was done ahead cost no waiting
+        images.append(BatchImage(label, (*image.shape, 3), "", waited - resized, image.path))
+        resize_ms += resized
+    return ImageBatch(images, pixels, resize_ms)
+
+
+def prefetched(items: Iterable[_Item]) -> Iterator[_Item]:
+    """The same items in the same order; while the caller works on one, a thread computes the next.
+
+    >>> list(prefetched("abc"))
+    ['a', 'b', 'c']
+    """
+    iterator = iter(items)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as pool:
+        upcoming = pool.submit(next, iterator, _END)
+        while (item := upcoming.result()) is not _END:
+            upcoming = pool.submit(next, iterator, _END)
+            yield item  # type: ignore[misc]
+
+
+def read_prepared(path: str | Path, size: int) -> Pixels:
+    """One file as :func:`prepared_batches` prepares it, uint8 (size, size, 3); an InputError says why not."""
+    _, stream = stream_images(Path(path))
+    batch = next(prepared_batches(stream, 1, 1, size))
+    if batch.images[0].error:
+        raise InputError(batch.images[0].error)
+    pixels: Pixels = batch.pixels[0]
+    return pixels

@@ -2,7 +2,7 @@
 
 What it is: a frozen ViT; at every place of its patch grid a greedy coreset of the normal patches seen there, one bank a
 task; an image is sent to the banks whose prototypes are near, its patches are compared with what was seen around their
-place, and the bank that finds it most normal speaks.
+place, and the bank with the lowest score decides.
 
 | | paper | ours, ``dinosaur`` | ours, ``dinosaur:paper`` |
 |---|---|---|---|
@@ -15,7 +15,7 @@ place, and the bank that finds it most normal speaks.
 | threshold of its own | 97.5 % of its own training scores | 97.5 % of scores of unseen normals | as the paper |
 
 Every difference of the default has its measurement in docs/presets.md. Nothing is trained and nothing replayed.
-What a bank answered about an image is kept, because later tasks cannot change it; only new banks are asked again.
+Scores under a bank are cached, because later tasks cannot change them; only new banks are compared with again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank.bank import Draft, leave_there
-from dinosaur_ad.bank.banks import Answer, Answers, Banks, View, most_normal
+from dinosaur_ad.bank.bank_files import as_it_is
+from dinosaur_ad.bank.bank_set import BankSet, TaskScore, TaskScores, TaskView, most_normal
+from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bank.image_features import FeatureExtractor
+from dinosaur_ad.bank.teaching import LEARN_AT_ONCE
 from dinosaur_ad.bank.verdict import alarm_threshold
 from dinosaur_ad.core.arrays import Array
-from dinosaur_ad.core.features import combine_blocks, describe
-from dinosaur_ad.detector import LEARN_AT_ONCE
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
@@ -90,7 +91,7 @@ class DinosaurConfig(Config):
     tiny={"encoder": "tiny-dinov2", "layers": (0, 1), "size": 70},
 )
 class DinosaurMethod(Method):
-    """The detector's banks, taught and asked through the benchmark's contract."""
+    """The detector's banks, learned and scored through the benchmark's contract."""
 
     routes = True
 
@@ -98,16 +99,17 @@ class DinosaurMethod(Method):
         super().__init__(config, workbench)
         self.preset = config.to_preset()
         self.encoder = _load(config, self.preset, workbench.device)
+        self._extractor = FeatureExtractor(self.preset, lambda: self.encoder)
         self._put = _mover(workbench.device)
         self._restart()
 
     def _restart(self) -> None:
         header: dict[str, Any] = {"encoder": self.encoder.info(), "preset": self.preset.to_json()}
         self._store = MemoryStore(header)
-        self._banks = Banks(self.preset, BANK_CACHE_BYTES, self._put)
+        self._banks = BankSet(self.preset, BANK_CACHE_BYTES, self._put)
         self._resident = _Resident(_gpu_room(self.workbench.device))
         self._descriptors: dict[str, Floats] = {}
-        self._answers: dict[tuple[str, str], Answer] = {}
+        self._scores: dict[tuple[str, str], TaskScore] = {}
 
     def learn(self, lesson: Lesson) -> None:
         """Make the task's bank, prototype and threshold, as ``Dinosaur.learn`` does."""
@@ -117,36 +119,43 @@ class DinosaurMethod(Method):
                 f"that the memory has not seen, but there is {len(lesson.train)}."
             )
         held_out = lesson.held_out if self.preset.calibration == "unseen" else ()
-        draft = Draft(self.preset, self.workbench.seed, "held-out" if held_out else self.preset.calibration)
+        builder = BankBuilder(self.preset, self.workbench.seed, "held-out" if held_out else self.preset.calibration)
         for block in batched(lesson.train, LEARN_AT_ONCE):
             cls_NC, patches_NHWC = self._features(block)
-            draft.grow([photo.key for photo in block], self._put(patches_NHWC), self._describe(cls_NC, patches_NHWC))
+            builder.add(
+                [photo.key for photo in block],
+                self._put(patches_NHWC),
+                self._describe(cls_NC, patches_NHWC),
+            )
         if held_out:
-            draft.calibrate(self._put(self._features(held_out)[1]))
-        files = {name: draft.files()[name] for name in ("bank", "prototype")}
-        self._store.put(lesson.task, files, draft.manifest(), action="learn", note={"images": len(lesson.train)})
+            builder.calibrate(self._put(self._features(held_out)[1]))
+        files = {name: builder.files()[name] for name in ("bank", "prototype")}
+        self._store.put(lesson.task, files, builder.manifest(), action="learn", note={"images": len(lesson.train)})
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
-        """Ask the banks that routing names, or the one of ``task``."""
-        asked: list[Answers] = []
+        """Compare with the banks that routing chooses, or with the one of ``task``."""
+        scores: list[TaskScores] = []
         for group in batched(photos, SCORE_AT_ONCE if self.workbench.device == "cpu" else SCORE_AT_ONCE_GPU):
             candidates, patches_NHWC = ([[task]] * len(group), None) if task else self._route(group)
-            self._ask(group, candidates, patches_NHWC)
-            asked += [
-                {name: self._answers[photo.key, name] for name in names}
+            self._fill_scores(group, candidates, patches_NHWC)
+            scores += [
+                {name: self._scores[photo.key, name] for name in names}
                 for photo, names in zip(group, candidates, strict=True)
             ]
-        routes = tuple(most_normal(answers) for answers in asked)
-        limits = {name: self._threshold(name) for name in set(routes)}
+        routes = tuple(map(most_normal, scores))
+        chosen = [each[name] for each, name in zip(scores, routes, strict=True)]
+        banks = {name: each.bank for name, each in zip(routes, chosen, strict=True)}
+        rate = self.preset.false_alarms
+        limits = {name: alarm_threshold(self.preset, bank.scores, rate) for name, bank in banks.items()}
         return Scores(
-            image=np.asarray([answers[name].score for answers, name in zip(asked, routes, strict=True)], np.float32),
-            maps=np.stack([answers[name].map_HW for answers, name in zip(asked, routes, strict=True)]),
+            image=np.asarray([each.score for each in chosen], np.float32),
+            maps=np.stack([each.map_HW for each in chosen]),
             routes=routes,
             thresholds=np.asarray([limits[name] for name in routes], np.float32),
         )
 
     def _route(self, photos: Sequence[Photo]) -> tuple[list[list[str]], Floats | None]:
-        """The tasks to ask about each photo, and the patch features where all had to be read or encoded for that."""
+        """The tasks to compare each photo with, and the patch features if those of all photos were needed for that."""
         unknown = [photo for photo in photos if photo.key not in self._descriptors]
         patches_NHWC = None
         if unknown:
@@ -157,18 +166,20 @@ class DinosaurMethod(Method):
         candidates = self._banks.route(self._view(), descriptor_NC)
         return candidates, patches_NHWC if len(unknown) == len(photos) else None
 
-    def _ask(self, photos: Sequence[Photo], candidates: Sequence[Sequence[str]], patches_NHWC: Floats | None) -> None:
-        """Have an answer of every candidate for every photo; those that were given before stay."""
+    def _fill_scores(
+        self, photos: Sequence[Photo], candidates: Sequence[Sequence[str]], patches_NHWC: Floats | None
+    ) -> None:
+        """Fill the cache with the scores of every photo under its candidate tasks."""
         missing = [
-            [name for name in names if (photo.key, name) not in self._answers]
+            [name for name in names if (photo.key, name) not in self._scores]
             for photo, names in zip(photos, candidates, strict=True)
         ]
         rows = [n for n, names in enumerate(missing) if names]
         if rows:
             moved_NHWC = self._moved(photos, rows, patches_NHWC)
-            answered = self._banks.ask(self._store, self._view(), moved_NHWC, [missing[n] for n in rows])
-            for n, answers in zip(rows, answered, strict=True):
-                self._answers |= {(photos[n].key, name): answer for name, answer in answers.items()}
+            found = self._banks.score(self._store, self._view(), moved_NHWC, [missing[n] for n in rows])
+            for n, scores in zip(rows, found, strict=True):
+                self._scores |= {(photos[n].key, name): score for name, score in scores.items()}
 
     def _moved(self, photos: Sequence[Photo], rows: list[int], patches_NHWC: Floats | None) -> Array:
         """Patch features of some of the photos where products are computed; on a GPU those of all stay there."""
@@ -183,12 +194,8 @@ class DinosaurMethod(Method):
             self._resident.keep(keys, resident_NHWC)
         return resident_NHWC if len(rows) == len(photos) else resident_NHWC[rows]
 
-    def _threshold(self, task: str) -> float:
-        bank = self._banks.cache.get(self._store, self._store.record(task))
-        return alarm_threshold(self.preset, bank.scores, self.preset.false_alarms)
-
-    def _view(self) -> View:
-        """All tasks; nobody else changes this store, so it stays the same until the next lesson."""
+    def _view(self) -> TaskView:
+        """All tasks; it stays the same until the next lesson, because only this object changes the store."""
         return self._banks.view(self._store)
 
     # --- features ---
@@ -213,18 +220,11 @@ class DinosaurMethod(Method):
         return list(range(self.encoder.batch_size, count, self.encoder.batch_size))
 
     def _encode_batch(self, pixels: NDArray[np.uint8]) -> Floats:
-        preset, tokens = self.preset, self.encoder.encode_prepared(pixels)
-        together_NTC = np.concatenate(
-            [tokens.cls[:, None], tokens.patches.reshape(len(pixels), -1, tokens.patches.shape[-1])], axis=1
-        )
-        combined: Floats = combine_blocks(
-            together_NTC, len(preset.layers), normalise=preset.normalise, average=preset.average
-        )
-        return combined
+        cls_NC, patches_NHWC = self._extractor.features(pixels)
+        return np.concatenate([cls_NC[:, None], patches_NHWC.reshape(len(pixels), -1, cls_NC.shape[-1])], axis=1)
 
     def _describe(self, cls_NC: Floats, patches_NHWC: Floats) -> Floats:
-        described: Floats = describe(cls_NC, patches_NHWC, with_patches=self.preset.describe_patches)
-        return described
+        return self._extractor.descriptors(cls_NC, patches_NHWC)
 
     # --- keeping ---
 
@@ -247,7 +247,7 @@ class DinosaurMethod(Method):
         return Parameters(total=self.encoder.spec.parameters, trainable=0)
 
     def info(self) -> dict[str, Any]:
-        """The encoder in its own words, and the preset in full; how many threads computed it decides nothing."""
+        """The encoder's info without its threads, which change no result, and the preset in full."""
         encoder = {key: value for key, value in self.encoder.info().items() if key != "threads"}
         return encoder | {"preset": self.preset.to_json(), "scoring": f"float32 on {self.workbench.device}"}
 
@@ -299,7 +299,7 @@ def _load(config: DinosaurConfig, preset: Preset, device: str) -> Encoder:
 def _mover(device: str) -> Callable[[NDArray[Any]], Array]:
     """What brings a NumPy array to where products are computed."""
     if device == "cpu":
-        return leave_there
+        return as_it_is
     import torch
 
     return lambda array: torch.from_numpy(array).to(device)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from dinosaur_ad.core.upsampling import upsample
 from dinosaur_ad.encoders.base import Layer, blocks_needed, check_layers, check_size, prepare
 from dinosaur_ad.encoders.specs import EncoderSpec
 
@@ -70,8 +70,7 @@ def upsampled(map_HW: NDArray[Any], height: int, width: int) -> Floats:
     >>> upsampled(np.zeros((2, 2)), 4, 6).shape
     (4, 6)
     """
-    small = Image.fromarray(np.ascontiguousarray(map_HW, np.float32), mode="F")
-    return np.asarray(small.resize((width, height), Image.Resampling.BILINEAR))
+    return upsample(map_HW, height, width)
 
 
 @dataclass
