@@ -144,10 +144,10 @@ class IUF(StatefulMethod):
         """The network and its rules; built when first needed."""
         import_torch()  # or say what to install
         if isinstance(self.config, PixelIUFConfig):
-            from dinosaur_ad.methods.iuf.pixels import PixelLearner
+            from dinosaur_ad.methods.iuf.pixel_learner import PixelLearner
 
             return PixelLearner(self.config, self.workbench)
-        from dinosaur_ad.methods.iuf.network_features import FeatureLearner
+        from dinosaur_ad.methods.iuf.feature_learner import FeatureLearner
 
         return FeatureLearner(self.config, self.workbench)
 

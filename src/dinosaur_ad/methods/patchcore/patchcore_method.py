@@ -133,7 +133,7 @@ class PatchCore(StatefulMethod):
         super().__init__(config, workbench)
         self._features = PatchFeatures(
             config.backbone,
-            weights=config.weights or None,
+            weights=config.weights,
             layers=config.layers,
             size=config.size,
             dim=config.dim,
@@ -257,7 +257,7 @@ class PatchCore(StatefulMethod):
         self._threshold, self._tasks = threshold, tasks
 
     def _made_with(self) -> dict[str, Any]:
-        config, sha256 = self.config, self._features.info()["weights_sha256"]
+        config, sha256 = self.config, self._features.maps.network.info()["weights_sha256"]
         sizes = {name: getattr(config, name) for name in ("size", "dim", "average")}
         return {"weights_sha256": sha256, "layers": list(config.layers)} | sizes
 
@@ -267,13 +267,13 @@ class PatchCore(StatefulMethod):
 
     def parameters(self) -> Parameters:
         """As the paper counts: the network up to the last map used, and the random projection as "trainable"."""
-        projection = self.config.dim * (self._features.channels + 1)
-        return Parameters(self._features.spec.parameters + projection, projection)
+        projection = self.config.dim * (self._features.maps.channels + 1)
+        return Parameters(self._features.maps.spec.parameters + projection, projection)
 
     def info(self) -> dict[str, Any]:
         """The backbone in its own words, and what was made of its maps."""
         scope = "each earlier task" if self.config.replay_per == "task" else "all earlier tasks together"
-        return self._features.info() | {
+        return self._features.maps.network.info() | {
             "memory_vectors": 0 if self._memory is None else len(self._memory.bank_MC),
             "memory_channels": self.config.dim,
             "optimised": "nothing: the projection counted as trainable is random and stays so",
