@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods import Workbench, get_method
 from dinosaur_ad.methods.iuf import efficientnet
-from dinosaur_ad.methods.iuf.backbone import AlignedFeatures
+from dinosaur_ad.methods.iuf.aligned_features import AlignedFeatures
 
 
 def features(backbone: str, size: int, **settings: Any) -> AlignedFeatures:
@@ -34,8 +34,7 @@ def test_any_backbone_gives_tokens_of_one_grid_and_says_that_it_stands_in(backbo
 
 def test_efficientnet_takes_the_hubs_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = features("tiny-efficientnet", 64)
-    network = source._network
-    assert isinstance(network, efficientnet.EfficientNetMaps)
+    network = source._efficientnet
     state = {f"efficientnet.{name}": value for name, value in network._model.state_dict().items()}
     save_file({**state, "classifier.weight": torch.zeros(3, 3)}, tmp_path / "model.safetensors")
     monkeypatch.setitem(efficientnet.ARCHITECTURES, "efficientnet-b4", efficientnet.ARCHITECTURES["tiny-efficientnet"])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dinosaur_ad.methods import get_method
 from dinosaur_ad.methods.iuf import rules
 from dinosaur_ad.methods.iuf.config import PixelIUFConfig
-from dinosaur_ad.methods.iuf.pixels import PixelLearner
+from dinosaur_ad.methods.iuf.pixel_learner import PixelLearner
 
 
 def pixel_learner(**settings: Any) -> PixelLearner:

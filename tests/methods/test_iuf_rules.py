@@ -9,7 +9,7 @@ import pytest
 from iuf_helpers import draw, torch
 
 from dinosaur_ad.methods.iuf import rules
-from dinosaur_ad.methods.iuf.attention import Attention
+from dinosaur_ad.methods.iuf.iuf_networks import Attention
 
 
 @pytest.mark.parametrize("normalise", [True, False])

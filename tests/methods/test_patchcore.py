@@ -281,7 +281,7 @@ def test_features_are_averaged_over_a_square_with_zeros_around_the_image(lessons
     tokens = {"backbone": "tiny-dinov2", "layers": (0, 1), "size": 70}
     pixels = prepare([photo.pixels() for photo in lessons[0].train[:2]], 70)
     features = tiny(average=side, **tokens)._features
-    plain_NHWC = torch.cat(list(features._maps(pixels)), dim=1).permute(0, 2, 3, 1)
+    plain_NHWC = torch.cat(list(features.maps(pixels)), dim=1).permute(0, 2, 3, 1)
     expected = torch.zeros_like(plain_NHWC)
     half = side // 2
     for row, column in itertools.product(range(5), range(5)):

@@ -75,7 +75,7 @@ def test_wrong_use_gets_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"least_spread must be above 0, got 0\.0"):
         get_method("photometer").with_settings({"least_spread": "0"})
     fresh = get_method("photometer").build(Workbench())
-    with pytest.raises(InputError, match="has learned no task yet; let it learn one first"):
+    with pytest.raises(InputError, match="has learned no task yet; call learn first"):
         fresh.score(grey(1))
     with pytest.raises(InputError, match="'empty' has no training images; give at least one normal"):
         fresh.learn(Lesson("empty", ()))

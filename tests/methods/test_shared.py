@@ -21,8 +21,6 @@ from dinosaur_ad.methods.training import EpochLog, finite_or_none, loss_record
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
-from safetensors.numpy import load_file  # noqa: E402
-
 FILES = StateFiles("DNE")
 TRAINED = ["dne", "iuf", "ucad", "efficientad"]
 
@@ -33,13 +31,13 @@ TRAINED = ["dne", "iuf", "ucad", "efficientad"]
 def test_tensors_come_back_with_their_shapes_whatever_their_layout(tmp_path: Path) -> None:
     given = {"number": np.array(2.5), "turned": np.arange(6.0).reshape(2, 3).T, "none": np.zeros((0, 4), np.float32)}
     FILES.write(tmp_path, given, {"counts": [1, 2]})
-    found = load_file(FILES.tensors_path(tmp_path))
+    found, facts = FILES.read(tmp_path)
     assert {name: (value.shape, value.dtype) for name, value in found.items()} == {
         name: (value.shape, value.dtype) for name, value in given.items()
     }
     for name, value in given.items():
         np.testing.assert_array_equal(found[name], value)
-    assert FILES.facts(tmp_path) == {"counts": [1, 2]}
+    assert facts == {"counts": [1, 2]}
 
 
 def test_nothing_else_is_left_in_the_folder(tmp_path: Path) -> None:
@@ -64,9 +62,12 @@ def test_a_mistake_of_the_program_keeps_its_traceback(tmp_path: Path) -> None:
 
 
 def test_a_state_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
-    FILES.refuse_other(tmp_path, {"size": 224}, {"size": 224})
-    with pytest.raises(InputError, match=r"was made with \{'size': 224\}, not with \{'size': 32\}; load it"):
-        FILES.refuse_other(tmp_path, {"size": 224}, {"size": 32})
+    method = tiny("photometer").build(Workbench())
+    method.learn(Lesson("plain", (grey(90, "a"), grey(99, "b"))))
+    method.save(tmp_path)
+    build("photometer").load(tmp_path)
+    with pytest.raises(InputError, match=r"was made with \{.*'signed': False.*\}, not with \{.*True.*\}; load it"):
+        build("photometer:signed").load(tmp_path)
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -21,17 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import (
     Config,
     Floats,
     Lesson,
-    Method,
     Parameters,
     Photo,
     Scores,
@@ -41,11 +40,9 @@ from dinosaur_ad.methods.contract import (
     training_threshold,
 )
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.methods.shared.state_files import StateFiles
+from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
 
 RECIPE = "mean-brightness"
-
-_FILES = StateFiles("Photometer")
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class PhotometerConfig(Config):
 
 
 @dataclass(frozen=True)
-class _Task:
+class _Brightness:
     mean: float
     spread: float
     threshold: float
@@ -73,9 +70,10 @@ class _Task:
     summary="a control: the mean brightness of an image, and nothing else",
     control=True,
 )
-class Photometer(Method):
+class Photometer(StatefulMethod):
     """Mean and spread of the brightness of each task's images."""
 
+    title = "Photometer"
     has_maps = False
     routes = True
 
@@ -83,7 +81,7 @@ class Photometer(Method):
 
     def __init__(self, config: PhotometerConfig, workbench: Workbench) -> None:
         super().__init__(config, workbench)
-        self._tasks: dict[str, _Task] = {}
+        self._tasks: dict[str, _Brightness] = {}
 
     def learn(self, lesson: Lesson) -> None:
         """Measure the training images."""
@@ -91,13 +89,14 @@ class Photometer(Method):
         light_N = self._light(lesson.train)
         mean, spread = float(light_N.mean()), max(float(light_N.std()), self.config.least_spread)
         off_N = np.abs(light_N - mean) / spread
-        self._tasks[lesson.task] = _Task(mean, spread, training_threshold(light_N if self.config.signed else off_N))
+        self._tasks[lesson.task] = _Brightness(
+            mean, spread, training_threshold(light_N if self.config.signed else off_N)
+        )
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Measure the images, and compare them with the task that fits best, or with ``task``."""
         require_photos(photos)
-        if not self._tasks:
-            raise InputError("The photometer has learned no task yet; let it learn one first.")
+        self._require_learned()
         if task is not None and task not in self._tasks:
             raise InputError(
                 f"The photometer has not learned the task '{task}'; choose from: {', '.join(self._tasks)}."
@@ -120,25 +119,19 @@ class Photometer(Method):
 
     # --- state ---
 
-    def save(self, folder: Path) -> None:
-        """Write three numbers a task."""
-        if not self._tasks:
-            raise _FILES.nothing_to_save()
+    def _has_learned(self) -> bool:
+        return bool(self._tasks)
+
+    def _state(self) -> tuple[Arrays, dict[str, Any]]:
         numbers = np.asarray([[each.mean, each.spread, each.threshold] for each in self._tasks.values()], np.float64)
-        facts = {"made_with": self.config.identity(), "tasks": list(self._tasks)}
-        _FILES.write(folder, {"mean_spread_threshold": numbers}, facts)
+        return {"mean_spread_threshold": numbers}, {"tasks": list(self._tasks)}
 
-    def load(self, folder: Path) -> None:
-        """Read them again."""
-        from safetensors.numpy import load_file
+    def _restore(self, tensors: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        rows = tensors["mean_spread_threshold"].tolist()
+        self._tasks = {str(name): _Brightness(*row) for name, row in zip(facts["tasks"], rows, strict=True)}
 
-        with _FILES.reading(folder):
-            facts = _FILES.facts(folder)
-            rows = load_file(_FILES.tensors_path(folder))["mean_spread_threshold"].tolist()
-            tasks = {str(name): _Task(*row) for name, row in zip(facts["tasks"], rows, strict=True)}
-            made_with = facts["made_with"]
-        _FILES.refuse_other(folder, made_with, self.config.identity())
-        self._tasks = tasks
+    def _made_with(self) -> dict[str, Any]:
+        return self.config.identity()
 
     def storage_bytes(self) -> int:
         """Three float64 numbers a task."""

@@ -26,9 +26,8 @@ class IUFConfig(Config, ABC):
     tf32: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("size", "width", "heads", "layers", "max_tasks", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"IUF's {name} must be at least 1, got {getattr(self, name)}.")
+        names = ("size", "width", "heads", "layers", "max_tasks", "epochs", "batch")
+        self.require_at_least("IUF", dict.fromkeys(names, 1))
         if self.width % self.heads:
             raise InputError(f"IUF's width must be a multiple of its heads, got {self.width} and {self.heads}.")
 

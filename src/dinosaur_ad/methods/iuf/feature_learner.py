@@ -16,7 +16,8 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
-from dinosaur_ad.methods.iuf.backbone import AlignedFeatures
+from dinosaur_ad.methods.iuf.aligned_features import AlignedFeatures
+from dinosaur_ad.methods.iuf.iuf_networks import FeatureNetwork
 from dinosaur_ad.methods.iuf.learner import Learner, variety
 from dinosaur_ad.methods.iuf.rules import (
     damping_matrix,
@@ -24,7 +25,6 @@ from dinosaur_ad.methods.iuf.rules import (
     directions_of_gram,
     share_of_small_singular_values,
 )
-from dinosaur_ad.methods.iuf.transformer import FeatureNetwork
 from dinosaur_ad.methods.shared.precision import precision_words
 from dinosaur_ad.methods.shared.torch_tools import to_images
 

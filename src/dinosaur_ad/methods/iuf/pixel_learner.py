@@ -7,7 +7,7 @@ features multiply the encoder's queries. Nearly all parameters are those of the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
-from dinosaur_ad.methods.iuf.attention import Block
+from dinosaur_ad.methods.iuf.iuf_networks import PixelNetwork
 from dinosaur_ad.methods.iuf.learner import Learner, variety
 from dinosaur_ad.methods.iuf.rules import (
     damping_matrix,
@@ -37,63 +37,6 @@ def _set_gradients(parameters: Sequence[torch.nn.Parameter], values: torch.Tenso
     """Give each parameter its part of ``values``, which are in the order of the parameters, as gradient."""
     for parameter, part in zip(parameters, values.split([each.numel() for each in parameters]), strict=True):
         parameter.grad = part.view_as(parameter)
-
-
-class PatchTransformer(nn.Module):  # type: ignore[misc]
-    """Patches to tokens (N, L, C), a learned position each, LayerNorm, GELU, blocks; no norm at the end."""
-
-    def __init__(self, config: PixelIUFConfig) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, config.width, config.patch, stride=config.patch)
-        self.position = nn.Parameter(torch.randn(1, config.side**2, config.width) * 0.02)
-        self.norm = nn.LayerNorm(config.width)
-        self.blocks = nn.ModuleList(Block(config.width, config.heads, 4 * config.width) for _ in range(config.layers))
-
-    def embed(self, images: torch.Tensor) -> torch.Tensor:
-        """Images (N, 3, S, S) as tokens (N, L, C)."""
-        tokens: torch.Tensor = self.patches(images).flatten(2).transpose(1, 2)
-        return tokens
-
-    def forward(self, tokens: torch.Tensor, factors: Sequence[torch.Tensor] = ()) -> list[torch.Tensor]:
-        """What each block gives; the first ``len(factors)`` blocks have their queries multiplied by them."""
-        tokens = nn.functional.gelu(self.norm(tokens + self.position))
-        outputs = []
-        for number, block in enumerate(self.blocks):
-            tokens = block(tokens, factors[number] if number < len(factors) else None)
-            outputs.append(tokens)
-        return outputs
-
-
-class Reconstruction(NamedTuple):
-    """What the network makes of images: pixels (N, 3, S, S), latent tokens (N, L, C) and logits (N, T) of tasks."""
-
-    images: torch.Tensor
-    tokens: torch.Tensor
-    logits: torch.Tensor | None
-
-
-class PixelNetwork(nn.Module):  # type: ignore[misc]
-    """Encoder, decoder and discriminator."""
-
-    def __init__(self, config: PixelIUFConfig) -> None:
-        super().__init__()
-        self.side = config.side
-        self.encoder, self.decoder, self.discriminator = (PatchTransformer(config) for _ in range(3))
-        self.to_pixels = nn.ConvTranspose2d(config.width, 3, config.patch, stride=config.patch)
-        flat = config.side**2 * config.width
-        hidden = config.head_ratio * flat
-        self.head = nn.Sequential(
-            nn.LayerNorm(flat), nn.Linear(flat, hidden), nn.GELU(), nn.Linear(hidden, config.max_tasks)
-        )
-
-    def forward(self, images: torch.Tensor, *, classify: bool = False) -> Reconstruction:
-        """Reconstruct images; which task they are of is only asked in training: the head is 99.9 % of the network."""
-        seen = self.discriminator(self.discriminator.embed(images))
-        logits = self.head(seen[-1].flatten(1)) if classify else None
-        factors = [features.detach() for features in seen[:-1]]
-        tokens = self.encoder(self.encoder.embed(images), factors)[-1]
-        decoded = self.decoder(tokens)[-1].transpose(1, 2).unflatten(2, (self.side, self.side))
-        return Reconstruction(self.to_pixels(decoded), tokens, logits)
 
 
 class PixelLearner(Learner):

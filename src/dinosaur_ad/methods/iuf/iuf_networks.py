@@ -1,23 +1,128 @@
-"""The networks of the published IUF: a transformer that reconstructs features, and one that tells objects apart.
+"""The networks of IUF: attention with a multiplied query, the paper's network on pixels, the published ones on features.
 
-Tokens are (N, L, C), row by row of a square grid. Both are small: 7.7 and 1.4 million parameters.
+Tokens are (N, L, C), row by row of a square grid. The published networks have 7.7 and 1.4 million parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
 
-from dinosaur_ad.methods.iuf.attention import Attention, Block
 from dinosaur_ad.methods.shared.torch_tools import cell_means
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
+    from dinosaur_ad.methods.iuf.config import FeatureIUFConfig, PixelIUFConfig
 
 OBJECT_HEADS = 4
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """Attention with several heads over tokens ``(..., L, C)``; ``dropout`` drops weights of it in training."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.dropout = dropout
+
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, factor: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """``factor``, of the shape of ``query``, multiplies the projected query element by element."""
+        projected = self.query(query)
+        q, k, v = (
+            each.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+            for each in (projected if factor is None else projected * factor, self.key(key), self.value(value))
+        )
+        dropped = self.dropout if self.training else 0.0
+        values = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropped)
+        mixed: torch.Tensor = self.out(values.transpose(-3, -2).flatten(-2))
+        return mixed
+
+
+class TransformerBlock(nn.Module):  # type: ignore[misc]
+    """A transformer block, normalised before each of its two parts: attention, and an MLP of ``hidden`` units."""
+
+    def __init__(self, width: int, heads: int, hidden: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
+
+    def forward(self, tokens: torch.Tensor, factor: torch.Tensor | None = None) -> torch.Tensor:
+        """Tokens ``(..., L, C)`` to tokens; only tokens of one sequence L see each other."""
+        normalised = self.norm1(tokens)
+        tokens = tokens + self.attention(normalised, normalised, normalised, factor)
+        result: torch.Tensor = tokens + self.mlp(self.norm2(tokens))
+        return result
+
+
+# --- the paper's network ---
+
+
+class PatchTransformer(nn.Module):  # type: ignore[misc]
+    """Patches to tokens (N, L, C), a learned position each, LayerNorm, GELU, blocks; no norm at the end."""
+
+    def __init__(self, config: PixelIUFConfig) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, config.width, config.patch, stride=config.patch)
+        self.position = nn.Parameter(torch.randn(1, config.side**2, config.width) * 0.02)
+        self.norm = nn.LayerNorm(config.width)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(config.width, config.heads, 4 * config.width) for _ in range(config.layers)
+        )
+
+    def embed(self, images: torch.Tensor) -> torch.Tensor:
+        """Images (N, 3, S, S) as tokens (N, L, C)."""
+        tokens: torch.Tensor = self.patches(images).flatten(2).transpose(1, 2)
+        return tokens
+
+    def forward(self, tokens: torch.Tensor, factors: Sequence[torch.Tensor] = ()) -> list[torch.Tensor]:
+        """What each block gives; the first ``len(factors)`` blocks have their queries multiplied by them."""
+        tokens = nn.functional.gelu(self.norm(tokens + self.position))
+        outputs = []
+        for number, block in enumerate(self.blocks):
+            tokens = block(tokens, factors[number] if number < len(factors) else None)
+            outputs.append(tokens)
+        return outputs
+
+
+class Reconstruction(NamedTuple):
+    """What the network makes of images: pixels (N, 3, S, S), latent tokens (N, L, C) and logits (N, T) of tasks."""
+
+    images: torch.Tensor
+    tokens: torch.Tensor
+    logits: torch.Tensor | None
+
+
+class PixelNetwork(nn.Module):  # type: ignore[misc]
+    """Encoder, decoder and discriminator."""
+
+    def __init__(self, config: PixelIUFConfig) -> None:
+        super().__init__()
+        self.side = config.side
+        self.encoder, self.decoder, self.discriminator = (PatchTransformer(config) for _ in range(3))
+        self.to_pixels = nn.ConvTranspose2d(config.width, 3, config.patch, stride=config.patch)
+        flat = config.side**2 * config.width
+        hidden = config.head_ratio * flat
+        self.head = nn.Sequential(
+            nn.LayerNorm(flat), nn.Linear(flat, hidden), nn.GELU(), nn.Linear(hidden, config.max_tasks)
+        )
+
+    def forward(self, images: torch.Tensor, *, classify: bool = False) -> Reconstruction:
+        """Reconstruct images; which task they are of is only asked in training: the head is 99.9 % of the network."""
+        seen = self.discriminator(self.discriminator.embed(images))
+        logits = self.head(seen[-1].flatten(1)) if classify else None
+        factors = [features.detach() for features in seen[:-1]]
+        tokens = self.encoder(self.encoder.embed(images), factors)[-1]
+        decoded = self.decoder(tokens)[-1].transpose(1, 2).unflatten(2, (self.side, self.side))
+        return Reconstruction(self.to_pixels(decoded), tokens, logits)
+
+
+# --- the published networks ---
 
 
 class Feedforward(nn.Module):  # type: ignore[misc]
@@ -119,7 +224,9 @@ class ObjectNetwork(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.cell, self.rows_only = config.size // config.object_side, config.object_attention == "rows"
         self.stem = nn.Sequential(nn.Conv2d(3, config.width, 1, bias=False), nn.BatchNorm2d(config.width), nn.ReLU())
-        self.blocks = nn.ModuleList(Block(config.width, OBJECT_HEADS, config.width // 2) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(config.width, OBJECT_HEADS, config.width // 2) for _ in range(config.layers)
+        )
         self.head = nn.Sequential(
             nn.Linear(config.width, config.width), nn.ReLU(), nn.Linear(config.width, config.max_tasks)
         )
