@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dinosaur_ad import __version__
 from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, show_json
 from dinosaur_ad.cli._parser import Subparsers, add_encoder_options, add_verb, encoder_options
+from dinosaur_ad.cli._steps import Steps
 from dinosaur_ad.errors import DinosaurError, EncoderError, StoreError
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Findings:
 
 def health(arguments: argparse.Namespace) -> int:
     """Look at everything, print what was found, and answer in the exit code."""
-    findings = examine(arguments.store, encoder_options(arguments), verify=arguments.verify)
+    with Steps("checking weights, encoder, store and disk", quiet=True):
+        findings = examine(arguments.store, encoder_options(arguments), verify=arguments.verify)
     healthy = not findings.problems
     if arguments.json:
         show_json({"healthy": healthy, **findings.facts, "problems": findings.problems})

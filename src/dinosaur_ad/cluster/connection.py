@@ -15,8 +15,8 @@ from typing import Any, TextIO, cast
 from dinosaur_ad import __version__
 from dinosaur_ad.errors import InputError, install_advice
 
-# Seconds for a cluster to answer at its address.
-_KNOCKING = 10.0
+# Seconds for a connection to the address of a cluster.
+_CONNECT_SECONDS = 10.0
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def connected(address: str | None = None, *, cores: int | None = None) -> Iterat
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     own = {"include_dashboard": False, "num_cpus": cores} if address == "local" else {}
     try:
-        _knock(address)
+        _check_reachable(address)
         with _silence():
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **own)
     except Exception as error:  # a wrong address, a cluster of another version, a machine that cannot start one
@@ -81,11 +81,11 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
-def _knock(address: str) -> None:
-    """Fail soon where nobody answers; Ray itself would try for minutes."""
+def _check_reachable(address: str) -> None:
+    """Fail soon where nothing listens at the address; Ray itself would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCKING).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
 
 
 @contextmanager

@@ -239,7 +239,7 @@ def check(
         has_bank=task is not None,
     )
     if manifest.bank is not None and task is None:
-        progress("the bank in the graph is not compared: that needs the store it is from (--store)")
+        to_stderr("the bank in the graph is not compared: that needs the store it is from (--store)")
     progress(f"comparing it with float32 on {len(tests.tests)} images ({tests.source})")
     parity = measure(reference, open_exported(folder, threads=threads), preset, tests, subject.scorer())
     _refuse_failure(parity)
