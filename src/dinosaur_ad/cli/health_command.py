@@ -33,7 +33,7 @@ def add_parser(verbs: Subparsers) -> None:
         "health",
         health,
         "Check that this box can inspect: weights, encoder, store, disk. Nothing is downloaded, no store changed.\n"
-        "Light enough for a watchdog that asks every minute: one image is encoded and what describes the tasks is\n"
+        "Light enough to run every minute: one image is encoded and what describes the tasks is\n"
         "read; --verify also reads all banks and weights and compares them with their hashes.",
     )
     parser.add_argument("--verify", action="store_true", help="read every file and compare it with its hash")
@@ -65,7 +65,7 @@ class Findings:
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Look at everything, print what was found, and answer in the exit code."""
+    """Check everything, print the result and return the exit code."""
     with Steps("checking weights, encoder, store and disk", quiet=True):
         findings = examine(arguments.store, encoder_options(arguments), verify=arguments.verify)
     healthy = not findings.problems

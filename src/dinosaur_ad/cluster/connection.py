@@ -49,7 +49,7 @@ def connected(address: str | None = None, *, cores: int | None = None) -> Iterat
         yield ray
     finally:
         with redirect_stdout(sys.stderr):
-            ray.shutdown()  # says what its threads have not said yet
+            ray.shutdown()  # prints what its threads have not printed yet
         sys.stdout = stdout
 
 
@@ -76,7 +76,7 @@ def refuse_other_version(version: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What kind of error it is, and the first line of what it says."""
+    """The type of an error and the first line of its message."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
@@ -109,7 +109,7 @@ class _Results:
         self._stdout = stdout
 
     def write(self, text: str) -> int:
-        """Write to where the calling thread's words belong."""
+        """Write to stderr from threads of Ray, else to stdout."""
         from_ray = threading.current_thread().name.startswith("ray_")
         return (sys.stderr if from_ray else self._stdout).write(text)
 

@@ -72,7 +72,7 @@ class Fleet:
         return self._detector.store
 
     def info(self) -> dict[str, Any]:
-        """What makes the results, as a worker said; nothing before the first image was inspected."""
+        """What makes the results, from a worker; empty before the first image was inspected."""
         return self._info
 
     def stream(
@@ -206,7 +206,7 @@ def _remove(folder: str) -> None:
 
 @dataclass(frozen=True)
 class _WorkOrder:
-    """What every worker is told."""
+    """What every worker needs."""
 
     store_files: _PackedStore
     options: Mapping[str, Any]
@@ -217,7 +217,7 @@ class _WorkOrder:
 
 @dataclass(frozen=True)
 class _PartResult:
-    """What a worker says about one part of the images, and what it worked with."""
+    """The results of one part of the images, and what made them."""
 
     info: dict[str, Any]
     results: list[Inspection | Rejected]

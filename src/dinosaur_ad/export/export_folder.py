@@ -102,7 +102,7 @@ _TELEMETRY = {
     "onnx": "ONNX Runtime reports its use to its maker unless ORT_DISABLE_TELEMETRY=1 is set before it is loaded.\n",
     "openvino": "The Python package openvino reports its use to its maker; opt_in_out --opt_out switches that off.\n",
 }
-"""What somebody who runs an export without this package should know; with it, both are off."""
+"""For people who run an export without this package, which switches both off."""
 
 
 def refuse_occupied(out: Path) -> None:
@@ -128,7 +128,7 @@ def in_the_making(out: Path) -> Iterator[Path]:
 
 
 def write_files(folder: Path, model: onnx.ModelProto, manifest: Manifest) -> None:
-    """Write everything but the manifest; the model itself carries what a run time without the folder wants to know."""
+    """Write everything but the manifest; the metadata of the model repeats the fingerprint, licence and threshold."""
     stamps = {
         STAMP: manifest.fingerprint,
         "dinosaur_licence": manifest.licence,
@@ -154,7 +154,7 @@ def write_files(folder: Path, model: onnx.ModelProto, manifest: Manifest) -> Non
 
 
 def licence_text(manifest: Manifest) -> str:
-    """The licence of the weights inside the model, by name and address; it goes where the export goes."""
+    """The licence of the weights inside the model, by name and address."""
     spec = get_spec(manifest.encoder)
     address = manifest.licence_url or "no address is recorded"
     return (
@@ -202,8 +202,8 @@ def readme_text(manifest: Manifest) -> str:
         f"C++ (rgb: a pointer to the pixels)\n{_CPP[kind].format(**values)}\n"
         f"{_TELEMETRY[kind]}"
         "With dinosaur-ad: dinosaur inspect IMAGES --store STORE --export DIR runs it as the store's encoder, and\n"
-        "dinosaur export --check DIR compares it with float32 on the machine at hand. LICENCE.txt goes where this "
-        "goes.\n"
+        "dinosaur export --check DIR compares it with float32 on this machine. Keep LICENCE.txt with "
+        "it.\n"
     )
 
 

@@ -69,10 +69,10 @@ class ExportFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an export says of itself; ``manifest.json`` holds these fields and ``format``.
+    """The content of ``manifest.json``, which has ``format`` besides these fields.
 
-    ``parity`` are the figures of the gate and ``bank`` says which task is scored in the graph, if one is; ``made`` is
-    what made it, for people.
+    ``parity`` are the figures of the parity check, ``bank`` the task that is scored in the graph, if any, ``made`` the
+    versions and settings it was made with.
     """
 
     kind: str
@@ -124,7 +124,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
 def read_manifest(folder: str | Path) -> Manifest:
     """The manifest of an export whose files are all there and unchanged.
 
-    :raises EncoderError: there is no export, it is damaged, or it is not what its manifest says.
+    :raises EncoderError: there is no export, it is damaged, or it does not match its manifest.
     """
     return read_export(folder)[0]
 
@@ -132,7 +132,7 @@ def read_manifest(folder: str | Path) -> Manifest:
 def read_export(folder: str | Path) -> tuple[Manifest, list[bytes]]:
     """The manifest of an export, and the files of its model in the order of :data:`MODEL_FILES`, as they were hashed.
 
-    :raises EncoderError: there is no export, it is damaged, or it is not what its manifest says.
+    :raises EncoderError: there is no export, it is damaged, or it does not match its manifest.
     """
     folder = Path(folder)
     try:

@@ -109,7 +109,7 @@ def record_path(spec: BackboneSpec) -> Path:
 
 
 def read_record(spec: BackboneSpec) -> Record | None:
-    """Return what ``weights.json`` says, or None when there is none that can be used."""
+    """Return the content of ``weights.json``, or None when there is none that can be used."""
     return Record.from_json(read_json(record_path(spec)))
 
 
@@ -272,7 +272,7 @@ def verify(name: str) -> WeightStatus:
 
 
 def status(name: str) -> WeightStatus:
-    """Say what is known of the weights of ``name`` without reading them."""
+    """The state of the weights of ``name``, without reading them."""
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
         return WeightStatus(name, "built in", spec.source, spec.licence, spec.description)
@@ -310,7 +310,7 @@ def _damaged(spec: BackboneSpec) -> str:
 
 
 def read_published(spec: BackboneSpec, path: Path) -> Published:
-    """Read a file or folder of the user's in any published form; a disk that fails is answered with a sentence."""
+    """Read a file or folder of the user's in any published form; a disk error becomes an error message."""
     with explained(f"read {path}", "check the path and its permissions"):
         return read_file(spec, path)
 
@@ -348,7 +348,7 @@ def _sha256(content: bytes) -> str:
 
 
 def _beside(spec: BackboneSpec, record: Record) -> str:
-    """What weights hash to, beside what the registry says."""
+    """The hash of weights beside that of the registry, for a message."""
     if spec.tensors_sha256 is not None:
         return f"their SHA-256 begins with {record.tensors_sha256[:12]}, expected {spec.tensors_sha256[:12]}"
     return f"their file's SHA-256 begins with {record.source_sha256[:12]}, expected {str(spec.sha256)[:12]}"
