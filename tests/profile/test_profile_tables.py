@@ -162,7 +162,7 @@ def test_a_profile_comes_back_as_it_was_written(tmp_path: Path) -> None:
         ("[1, 2]", "is no profile of dinosaur-ad"),
         ('{"format": "something else", "version": 1}', "is no profile of dinosaur-ad"),
         ('{"format": "dinosaur-profile", "version": 99}', "is a profile of version 99"),
-        ('{"format": "dinosaur-profile", "version": 1}', "lacks the field device_name"),
+        ('{"format": "dinosaur-profile", "version": 1}', "its 'machine' is missing"),
         (b"\xff\xfe\x00", "is damaged or no JSON"),
     ],
 )

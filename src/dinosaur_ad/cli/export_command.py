@@ -8,6 +8,7 @@ from pathlib import Path
 from dinosaur_ad.cli._console import EXIT_OK, say, show
 from dinosaur_ad.cli._extras import require
 from dinosaur_ad.cli._parser import Subparsers, add_false_alarms, add_threads, add_verb
+from dinosaur_ad.cli._steps import Steps
 from dinosaur_ad.errors import InputError
 
 
@@ -63,22 +64,23 @@ def _make(arguments: argparse.Namespace) -> int:
 
     if arguments.format == "openvino":
         require("openvino", "--format openvino")
-    exported = make(
-        arguments.out,
-        kind=arguments.format or "onnx",
-        precision=arguments.precision or "float32",
-        store=arguments.store,
-        encoder=arguments.encoder,
-        preset=arguments.preset,
-        weights=arguments.weights,
-        task=arguments.task,
-        with_bank=arguments.with_bank,
-        false_alarms=arguments.false_alarms,
-        images=arguments.images,
-        labelled=arguments.labelled,
-        threads=arguments.threads,
-        progress=say,
-    )
+    with Steps() as step:
+        exported = make(
+            arguments.out,
+            kind=arguments.format or "onnx",
+            precision=arguments.precision or "float32",
+            store=arguments.store,
+            encoder=arguments.encoder,
+            preset=arguments.preset,
+            weights=arguments.weights,
+            task=arguments.task,
+            with_bank=arguments.with_bank,
+            false_alarms=arguments.false_alarms,
+            images=arguments.images,
+            labelled=arguments.labelled,
+            threads=arguments.threads,
+            progress=step,
+        )
     manifest = exported.manifest
     bank = f", with the bank of '{manifest.bank['task']}'" if manifest.bank else ""
     show(f"exported '{manifest.encoder}' for {manifest.kind} in {manifest.precision}{bank} to {exported.folder}")
@@ -98,15 +100,16 @@ def _check(arguments: argparse.Namespace) -> int:
     making = ("format", "precision", "encoder", "preset", "task", "with_bank", "false_alarms")
     if given := [f"--{name.replace('_', '-')}" for name in making if getattr(arguments, name)]:
         raise InputError(f"--check takes an export as it is; leave out {', '.join(given)}.")
-    parity = check(
-        arguments.check,
-        store=arguments.store,
-        weights=arguments.weights,
-        images=arguments.images,
-        labelled=arguments.labelled,
-        threads=arguments.threads,
-        progress=say,
-    )
+    with Steps() as step:
+        parity = check(
+            arguments.check,
+            store=arguments.store,
+            weights=arguments.weights,
+            images=arguments.images,
+            labelled=arguments.labelled,
+            threads=arguments.threads,
+            progress=step,
+        )
     show(f"{arguments.check} runs on {parity.provider} in {parity.precision} and may be used")
     show(f"parity: {parity.sentence()}")
     return EXIT_OK

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dinosaur_ad import __version__
 from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, show_json
 from dinosaur_ad.cli._parser import Subparsers, add_encoder_options, add_verb, encoder_options
+from dinosaur_ad.cli._steps import Steps
 from dinosaur_ad.errors import DinosaurError, EncoderError, StoreError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def add_parser(verbs: Subparsers) -> None:
         "health",
         health,
         "Check that this box can inspect: weights, encoder, store, disk. Nothing is downloaded, no store changed.\n"
-        "Light enough for a watchdog that asks every minute: one image is encoded and what describes the tasks is\n"
+        "Light enough to run every minute: one image is encoded and what describes the tasks is\n"
         "read; --verify also reads all banks and weights and compares them with their hashes.",
     )
     parser.add_argument("--verify", action="store_true", help="read every file and compare it with its hash")
@@ -64,8 +65,9 @@ class Findings:
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Look at everything, print what was found, and answer in the exit code."""
-    findings = examine(arguments.store, encoder_options(arguments), verify=arguments.verify)
+    """Check everything, print the result and return the exit code."""
+    with Steps("checking weights, encoder, store and disk", quiet=True):
+        findings = examine(arguments.store, encoder_options(arguments), verify=arguments.verify)
     healthy = not findings.problems
     if arguments.json:
         show_json({"healthy": healthy, **findings.facts, "problems": findings.problems})

@@ -162,7 +162,7 @@ def _methods(arguments: argparse.Namespace) -> tuple[MethodChoice, ...]:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """Let a polite kill (a service that stops, ``timeout``) end the process that is measured and tidy up, as Ctrl-C."""
+    """Treat SIGTERM (a service that stops, ``timeout``) as Ctrl-C, so that children end and files are removed."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, table
 from dinosaur_ad.cli._parser import Subparsers, add_verb
+from dinosaur_ad.cli._steps import Steps
 from dinosaur_ad.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def fetch(arguments: argparse.Namespace) -> int:
 
     if get_spec(arguments.name).gated and arguments.accept_licence:
         say(*cache.licence_notice(arguments.name).split("\n"))
-    _print(cache.fetch(arguments.name, accept_licence=arguments.accept_licence))
+    with Steps(f"fetching {arguments.name}", quiet=True):
+        status = cache.fetch(arguments.name, accept_licence=arguments.accept_licence)
+    _print(status)
     return EXIT_OK
 
 
@@ -63,7 +66,9 @@ def verify(arguments: argparse.Namespace) -> int:
     code = EXIT_OK
     for name in [arguments.name] if arguments.name else here:
         try:
-            _print(cache.verify(name), intact=True)
+            with Steps(f"verifying {name}", quiet=True):
+                status = cache.verify(name)
+            _print(status, intact=True)
         except EncoderError as error:
             say(f"dinosaur: {error}")
             code = EXIT_ERROR
@@ -76,7 +81,9 @@ def add(arguments: argparse.Namespace) -> int:
     """Keep weights from a local file."""
     from dinosaur_ad.encoders.weights import local as cache
 
-    _print(cache.add(arguments.name, arguments.path))
+    with Steps(f"adding {arguments.name}", quiet=True):
+        status = cache.add(arguments.name, arguments.path)
+    _print(status)
     return EXIT_OK
 
 

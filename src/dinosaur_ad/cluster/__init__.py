@@ -1,4 +1,4 @@
-"""More than one machine: Ray, which comes with the extra ``ray`` and is imported only when it is asked for."""
+"""Work on several machines through Ray (extra ``ray``), which is imported only when it is used."""
 
 from __future__ import annotations
 

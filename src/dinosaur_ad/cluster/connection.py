@@ -15,8 +15,8 @@ from typing import Any, TextIO, cast
 from dinosaur_ad import __version__
 from dinosaur_ad.errors import InputError, install_advice
 
-# Seconds for a cluster to answer at its address.
-_KNOCKING = 10.0
+# Seconds for a connection to the address of a cluster.
+_CONNECT_SECONDS = 10.0
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def connected(address: str | None = None, *, cores: int | None = None) -> Iterat
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     own = {"include_dashboard": False, "num_cpus": cores} if address == "local" else {}
     try:
-        _knock(address)
+        _check_reachable(address)
         with _silence():
             ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **own)
     except Exception as error:  # a wrong address, a cluster of another version, a machine that cannot start one
@@ -49,7 +49,7 @@ def connected(address: str | None = None, *, cores: int | None = None) -> Iterat
         yield ray
     finally:
         with redirect_stdout(sys.stderr):
-            ray.shutdown()  # says what its threads have not said yet
+            ray.shutdown()  # prints what its threads have not printed yet
         sys.stdout = stdout
 
 
@@ -76,16 +76,16 @@ def refuse_other_version(version: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What kind of error it is, and the first line of what it says."""
+    """The type of an error and the first line of its message."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
-def _knock(address: str) -> None:
-    """Fail soon where nobody answers; Ray itself would try for minutes."""
+def _check_reachable(address: str) -> None:
+    """Fail soon where nothing listens at the address; Ray itself would try for minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCKING).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
 
 
 @contextmanager
@@ -109,7 +109,7 @@ class _Results:
         self._stdout = stdout
 
     def write(self, text: str) -> int:
-        """Write to where the calling thread's words belong."""
+        """Write to stderr from threads of Ray, else to stdout."""
         from_ray = threading.current_thread().name.startswith("ray_")
         return (sys.stderr if from_ray else self._stdout).write(text)
 

@@ -33,13 +33,13 @@ from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.store import TaskStore
 
 # The most images that travel together; a multiple of INSPECT_AT_ONCE.
-_PART = 16 * INSPECT_AT_ONCE
+_LARGEST_PART = 16 * INSPECT_AT_ONCE
 # Parts for each worker, where there are images enough: the slower one gets fewer.
-_PARTS_EACH = 4
-# Images fetched and decoded at a time in one worker: more than its cores, because object stores are slow to answer.
-_READERS = 8
+_PARTS_PER_WORKER = 4
+# Images fetched and decoded at a time in one worker: more than its cores, because object stores respond slowly.
+_FETCH_THREADS = 8
 # Seconds for the machines to remove what was unpacked on them.
-_TIDYING = 20.0
+_REMOVAL_SECONDS = 20.0
 
 
 class Fleet:
@@ -73,23 +73,23 @@ class Fleet:
         return self._detector.store
 
     def info(self) -> dict[str, Any]:
-        """What makes the results, as a worker said; nothing before the first image was inspected."""
+        """What makes the results, from a worker; empty before the first image was inspected."""
         return self._info
 
     def stream(
         self, images: Sequence[Path | str], *, task: str | None = None, false_alarms: float | None = None
     ) -> Iterator[Inspection | Rejected]:
         """Inspect any number of images; the results come in their order, unreadable ones are reported and skipped."""
-        self._refuse_bad_question(task, false_alarms)
+        self._refuse_early(task, false_alarms)
         with connected(self._address) as ray:
-            cargo = _Cargo(f"dinosaur-store-{uuid.uuid4().hex}", ray.put(_pack(self._detector)))
-            question = _Question(cargo, self._options, task, false_alarms, __version__)
+            store_files = _PackedStore(f"dinosaur-store-{uuid.uuid4().hex}", ray.put(_pack(self._detector)))
+            order = _WorkOrder(store_files, self._options, task, false_alarms, __version__)
             try:
-                for answer in self._answers(ray, question, images):
-                    if isinstance(answer, DinosaurError):
-                        raise answer
-                    self._info = answer.info or self._info
-                    yield from answer.results
+                for result in self._part_results(ray, order, images):
+                    if isinstance(result, DinosaurError):
+                        raise result
+                    self._info = result.info or self._info
+                    yield from result.results
             except ray.exceptions.RayError as error:
                 raise InputError(
                     f"Ray could not finish ({first_line(error)}); see its logs, and whether every machine has the "
@@ -97,16 +97,16 @@ class Fleet:
                 ) from error
             finally:
                 with suppress(Exception):  # a folder left on a machine that is gone must not hide what went wrong
-                    _tidy(ray, cargo)
+                    _remove_everywhere(ray, store_files)
 
-    def _refuse_bad_question(self, task: str | None, false_alarms: float | None) -> None:
+    def _refuse_early(self, task: str | None, false_alarms: float | None) -> None:
         """Refuse here and at once what every worker would refuse later."""
-        with suppress(_AskedForImagesError):  # stream checks the question before it asks for the first image
+        with suppress(_AcceptedError):  # stream checks these before it takes the first image
             next(self._detector.stream(map(_no_image, [""]), task=task, false_alarms=false_alarms))
 
-    def _answers(
-        self, ray: Any, question: _Question, images: Sequence[Path | str]
-    ) -> Iterator[_Answer | DinosaurError]:
+    def _part_results(
+        self, ray: Any, order: _WorkOrder, images: Sequence[Path | str]
+    ) -> Iterator[_PartResult | DinosaurError]:
         import ray.data as data
 
         logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -120,29 +120,29 @@ class Fleet:
         names.context.execution_options.preserve_order = True
         names.context.enable_progress_bars = False
         names.context.print_on_execution_start = False
-        answers = names.map(
+        rows = names.map(
             _Inspector,
-            fn_constructor_args=(question,),
+            fn_constructor_args=(order,),
             compute=data.ActorPoolStrategy(size=min(places, len(parts))),
             num_cpus=self._threads,
             runtime_env=worker_environment(self._threads),
         )
-        for row in answers.iter_rows():
-            yield row["answer"]
+        for row in rows.iter_rows():
+            yield row["result"]
 
 
-class _AskedForImagesError(Exception):
-    """The question was accepted."""
+class _AcceptedError(Exception):
+    """The arguments were accepted: the first image was taken."""
 
 
 def _no_image(name: str) -> Path:
-    raise _AskedForImagesError
+    raise _AcceptedError
 
 
 def _parts(images: Sequence[Path | str], places: int) -> Iterator[dict[str, list[str]]]:
     """What each image is called and where it is, a few groups at a time."""
-    groups = -(-len(images) // (INSPECT_AT_ONCE * places * _PARTS_EACH))
-    for part in batched(images, min(_PART, groups * INSPECT_AT_ONCE)):
+    groups = -(-len(images) // (INSPECT_AT_ONCE * places * _PARTS_PER_WORKER))
+    for part in batched(images, min(_LARGEST_PART, groups * INSPECT_AT_ONCE)):
         address = [str(image if is_address(image) else Path(image).absolute()) for image in part]
         yield {"label": [str(image) for image in part], "address": address}
 
@@ -151,7 +151,7 @@ def _parts(images: Sequence[Path | str], places: int) -> Iterator[dict[str, list
 
 
 @dataclass(frozen=True)
-class _Cargo:
+class _PackedStore:
     """The store as it goes to the workers: where it is unpacked on a machine, and a reference to its files."""
 
     folder: str
@@ -184,17 +184,17 @@ def _pack(detector: Dinosaur) -> dict[str, NDArray[np.uint8]]:
         }
 
 
-def _tidy(ray: Any, cargo: _Cargo) -> None:
+def _remove_everywhere(ray: Any, store_files: _PackedStore) -> None:
     """Remove what was unpacked, on every machine that can still be reached."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     remove = ray.remote(num_cpus=0, max_retries=0)(_remove)
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     calls = [
-        remove.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(cargo.folder)
+        remove.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(store_files.folder)
         for node in nodes
     ]
-    ray.wait(calls, num_returns=len(calls), timeout=_TIDYING)
+    ray.wait(calls, num_returns=len(calls), timeout=_REMOVAL_SECONDS)
 
 
 def _remove(folder: str) -> None:
@@ -206,10 +206,10 @@ def _remove(folder: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Question:
-    """What every worker is told."""
+class _WorkOrder:
+    """What every worker needs."""
 
-    cargo: _Cargo
+    store_files: _PackedStore
     options: EncoderOptions
     task: str | None
     false_alarms: float | None
@@ -217,8 +217,8 @@ class _Question:
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """What a worker says about one part of the images, and what it worked with."""
+class _PartResult:
+    """The results of one part of the images, and what made them."""
 
     info: dict[str, Any]
     results: list[Inspection | Rejected]
@@ -227,25 +227,25 @@ class _Answer:
 class _Inspector:
     """The detector in a worker process; Ray Data keeps one for each place in its pool."""
 
-    def __init__(self, question: _Question) -> None:
-        self._question = question
+    def __init__(self, order: _WorkOrder) -> None:
+        self._order = order
         self._detector: Dinosaur | None = None
 
-    def __call__(self, part: Mapping[str, Any]) -> dict[str, _Answer | DinosaurError]:
+    def __call__(self, part: Mapping[str, Any]) -> dict[str, _PartResult | DinosaurError]:
         """Inspect the images of one part; a refusal travels as a result, because as an error it would be retried."""
         try:
-            return {"answer": self._answer(list(part["address"]), list(part["label"]))}
+            return {"result": self._inspect_part(list(part["address"]), list(part["label"]))}
         except DinosaurError as error:
-            return {"answer": error}
+            return {"result": error}
 
-    def _answer(self, addresses: Sequence[str], labels: Sequence[str]) -> _Answer:
+    def _inspect_part(self, addresses: Sequence[str], labels: Sequence[str]) -> _PartResult:
         if self._detector is None:
             import ray
 
-            refuse_other_version(self._question.version)
-            self._detector = Dinosaur.load(self._question.cargo.unpack(ray), options=self._question.options)
+            refuse_other_version(self._order.version)
+            self._detector = Dinosaur.load(self._order.store_files.unpack(ray), options=self._order.options)
         results: list[Inspection | Rejected] = []
-        with ThreadPoolExecutor(_READERS, thread_name_prefix="fetch-image") as pool:
+        with ThreadPoolExecutor(_FETCH_THREADS, thread_name_prefix="fetch-image") as pool:
             # The same groups as in Dinosaur.stream, so that the encoder gets the same batches and gives the same bits.
             for group in batched(zip(addresses, labels, strict=True), INSPECT_AT_ONCE):
                 with tempfile.TemporaryDirectory(prefix="dinosaur-images-") as folder:
@@ -256,7 +256,7 @@ class _Inspector:
                     results += self._inspect(self._detector, group, files, ms)
         # An encoder that nothing was given to is not loaded for its name.
         inspected = any(isinstance(result, Inspection) for result in results)
-        return _Answer(self._detector.info() if inspected else {}, results)
+        return _PartResult(self._detector.info() if inspected else {}, results)
 
     def _inspect(
         self,
@@ -267,7 +267,7 @@ class _Inspector:
     ) -> Iterator[Inspection | Rejected]:
         """The results of some images, each called by its label."""
         found = Found(file for file in files if not isinstance(file, InputError))
-        task, false_alarms = self._question.task, self._question.false_alarms
+        task, false_alarms = self._order.task, self._order.false_alarms
         results = iter(detector.stream(found, task=task, false_alarms=false_alarms) if found else ())
         for (address, label), file in zip(group, files, strict=True):
             if isinstance(file, InputError):

@@ -59,7 +59,7 @@ def _filesystem(address: str) -> tuple[Any, str]:
 
 
 def as_file(address: str, place: Path) -> Path | InputError:
-    """The file of an image, fetched to ``place`` if it lies elsewhere; or a sentence that says why not."""
+    """The file of an image, fetched to ``place`` if it lies elsewhere; or the error."""
     if not is_address(address):
         return Path(address)
     try:

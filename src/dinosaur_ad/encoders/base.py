@@ -1,4 +1,4 @@
-"""What every encoder is: uint8 images in, CLS and patch tokens out, the same pixels for every backend."""
+"""The base class of encoders: uint8 images in, CLS and patch tokens out, the same preprocessing for every backend."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PREPROCESSING = (
 
 @dataclass(frozen=True)
 class Tokens:
-    """What an encoder says about N images: ``cls`` (N, C) and ``patches`` (N, H, W, C), float32."""
+    """The tokens of N images: ``cls`` (N, C) and ``patches`` (N, H, W, C), float32."""
 
     cls: Floats
     patches: Floats
@@ -73,7 +73,7 @@ def prepare_one(image: Image.Image, size: int) -> NDArray[np.uint8]:
 
 
 def check_images(images: Images) -> Sequence[NDArray[np.uint8]] | NDArray[np.uint8]:
-    """Return ``images`` when an encoder can read them all; otherwise say which one it cannot."""
+    """Return ``images``; an error names the first one that an encoder cannot read."""
     if isinstance(images, np.ndarray) and images.ndim != 4:
         raise InputError(
             f"Expected a sequence of images or one (N, H, W, 3) array, got an array of shape {images.shape}; "
@@ -131,7 +131,7 @@ def blocks_needed(layers: Sequence[Layer], depth: int) -> int:
 class Encoder(ABC):
     """A frozen backbone tapped at ``layers`` for ``size`` x ``size`` pixels.
 
-    A backend only has to say how one batch of prepared pixels becomes tokens (:meth:`_run`).
+    A backend implements :meth:`_run`: one batch of prepared pixels to tokens.
 
     >>> from dinosaur_ad.encoders import load_encoder
     >>> encoder = load_encoder("tiny-dinov2", layers=(0, 2), size=70)
@@ -143,7 +143,7 @@ class Encoder(ABC):
     provider: str
     precision: str = "float32"
     threads: int | None = None  # None: all cores
-    fallback: str | None = None  # the sentence that says what was asked for and why this runs instead
+    fallback: str | None = None  # what was requested and why this runs instead; None without a fallback
 
     def __init__(self, weights: Weights, layers: Sequence[Layer], size: int) -> None:
         spec = token_encoder(weights.spec)
@@ -190,14 +190,14 @@ class Encoder(ABC):
                 f"{pixels.dtype} {pixels.shape}; call prepare(images, {self.size}) first."
             )
         if len(pixels) <= self.batch_size:
-            return Tokens(*self._numbers(pixels))  # one batch is the result as it is: a copy would cost a single image
+            return Tokens(*self._numbers(pixels))  # one batch needs no copy
         tokens = self._empty(len(pixels))
         for start in range(0, len(pixels), self.batch_size):
             self._fill(tokens, start, pixels[start : start + self.batch_size])
         return tokens
 
     def info(self) -> dict[str, object]:
-        """Say in JSON-able terms what made the tokens."""
+        """What made the tokens, as JSON-compatible values."""
         return {
             "encoder": self.name,
             "description": self.spec.describe(self.weights_source),
@@ -226,7 +226,7 @@ class Encoder(ABC):
         tokens.cls[start:stop], tokens.patches[start:stop] = self._numbers(pixels)
 
     def _numbers(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
-        """What :meth:`_run` gives, when it can be judged: a token that is no number would be like nothing and all."""
+        """The tokens of :meth:`_run`, checked: NaN or infinity would make every distance meaningless."""
         cls, patches = self._run(pixels)
         if not (np.isfinite(cls).all() and np.isfinite(patches).all()):
             raise EncoderError(

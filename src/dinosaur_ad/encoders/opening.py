@@ -1,4 +1,4 @@
-"""From what a caller asks for to an encoder that runs: the provider named, the fastest one, or the fallback."""
+"""Open an encoder: on the provider requested, on the fastest one, or on the fallback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dinosaur_ad.errors import EncoderError, install_command
 
 @dataclass(frozen=True)
 class Request:
-    """Which encoder, whatever runs it."""
+    """Which encoder to open, independent of the provider."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -35,18 +35,18 @@ class Request:
 
     @cached_property
     def loaded(self) -> Weights:
-        """The weights, fetched or found once."""
+        """The weights, loaded once."""
         return ensure(self.name) if self.weights is None else from_file(self.name, self.weights)
 
 
 def open_encoder(request: Request, provider: str | None, precision: str | None, *, strict: bool) -> Encoder:
-    """The encoder on the provider and in the precision asked for; what cannot be had here is fallen back from, aloud.
+    """The encoder on the provider and in the precision requested, or on the fallback with a message on stderr.
 
     Without a provider the first one that offers the precision is taken. ``strict`` refuses instead of falling back.
     """
     if provider is not None and provider != "auto":
         get_provider(provider)
-    request.loaded  # noqa: B018 - weights that are not here are the caller's business, not a reason to fall back
+    request.loaded  # noqa: B018 - missing weights are an error, not a reason to fall back
     try:
         if provider == "auto":
             from dinosaur_ad.encoders.auto import choose
@@ -77,7 +77,7 @@ def open_on(request: Request, provider: str, precision: str) -> Encoder:
     try:
         encoder = _built(request, provider, precision)
         cls, patches = encoder._run(np.full((1, request.size, request.size, 3), 128, np.uint8))
-    except Exception as error:  # run times and drivers fail in their own ways
+    except Exception as error:  # run times and drivers raise exceptions of any type
         raise UnavailableError(provider, precision, f"its first run failed: {first_line(error)}") from error
     if not (np.isfinite(cls).all() and np.isfinite(patches).all()):
         raise UnavailableError(provider, precision, "its first run gave numbers that are not finite")

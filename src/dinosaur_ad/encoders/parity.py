@@ -60,7 +60,7 @@ def limits(precision: str) -> tuple[float, float]:
 
 
 def failure(parity: TokenParity, precision: str) -> str | None:
-    """The sentence that says why such tokens must not be used, with the figures; None when they may."""
+    """Why these tokens must not be used, with the figures; None when they pass."""
     if not parity.finite:
         return f"In {precision} its tokens are not all finite (NaN or infinity in {parity.images} images)."
     least, mean = limits(precision)

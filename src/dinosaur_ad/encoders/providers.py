@@ -1,7 +1,7 @@
-"""What can run an encoder, in which precision, and how much of that is here.
+"""What an encoder can run on, in which precision, and what of that this machine has.
 
 A provider is one way to run the same graph: ONNX Runtime on the CPU (always there), OpenVINO (extra ``openvino``), or
-what the installed build of ONNX Runtime brings for a GPU or a phone chip. Nothing is imported before it is asked for.
+what the installed build of ONNX Runtime brings for a GPU or a phone chip. Nothing is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DOT_PRODUCT_FLAGS = {"avx512_vnni", "avx_vnni", "amx_int8"}
 
 @dataclass(frozen=True)
 class Provider:
-    """One way to run a graph. ``execution`` is ONNX Runtime's own name, ``needs`` says how to get it."""
+    """One way to run a graph. ``execution`` is ONNX Runtime's own name for it, ``needs`` is how to install it."""
 
     name: str
     backend: Literal["onnx", "openvino", "torch"]
@@ -71,7 +71,7 @@ class UnavailableError(EncoderError):
 
 
 def get_provider(name: str) -> Provider:
-    """The provider of that name; an unknown one is answered with those there are.
+    """The provider of that name; an unknown one is an error that lists the known ones.
 
     >>> get_provider("onnx-cpu").precisions
     ('float32', 'int8')
@@ -130,7 +130,7 @@ def first_with(precision: str) -> str:
 
 
 def thread_count(threads: int | None) -> int | None:
-    """The CPU threads to use: as asked, else as a scheduler that shares out the cores says, else None for all."""
+    """The CPU threads to use: those requested, else OMP_NUM_THREADS, else None for all cores."""
     # A number beyond the cores gains nothing, and thousands of threads would take minutes to start.
     return threads or (None if allotted_threads() is None else usable_threads())
 
@@ -144,7 +144,7 @@ def has_int8_dot_product() -> bool:
 
 @cache
 def openvino_capabilities() -> frozenset[str] | str:
-    """What OpenVINO says its CPU device can do, or the reason why it cannot be asked."""
+    """The capabilities of OpenVINO's CPU device, or the reason why there are none."""
     try:
         import openvino
 
@@ -178,5 +178,5 @@ def _is_installed(module: str) -> bool:
 
 def _has_bfloat16() -> bool:
     capabilities, flags = openvino_capabilities(), cpu_flags()
-    # OpenVINO also names what it emulates with AVX-512; where the system tells no flags, its word must do.
+    # OpenVINO also lists what it emulates with AVX-512, so the flags of the CPU decide where the system lists them.
     return "BF16" in capabilities and (not flags or bool(flags & _BFLOAT16_FLAGS))

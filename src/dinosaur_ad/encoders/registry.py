@@ -40,7 +40,7 @@ def list_specs() -> Mapping[str, BackboneSpec]:
 
 
 def token_encoder(spec: BackboneSpec) -> EncoderSpec:
-    """Return ``spec`` when it gives tokens; otherwise say which ones do.
+    """Return ``spec`` if it is a vision transformer; the error for others lists those that are.
 
     >>> token_encoder(get_spec("dinov3-small")).patch
     16
@@ -52,7 +52,7 @@ def token_encoder(spec: BackboneSpec) -> EncoderSpec:
 
 
 def residual_network(spec: BackboneSpec) -> ResNetSpec:
-    """Return ``spec`` when it is a residual network; otherwise say which ones are."""
+    """Return ``spec`` if it is a residual network; the error for others lists those that are."""
     if isinstance(spec, ResNetSpec):
         return spec
     others = ", ".join(name for name, other in _REGISTRY.items() if isinstance(other, ResNetSpec))

@@ -85,7 +85,7 @@ class ResNetFeatures:
             return second, stages[2](second)
 
     def info(self) -> dict[str, object]:
-        """Say in JSON-able terms what made the maps."""
+        """What made the maps, as JSON-compatible values."""
         return {
             "encoder": self.spec.name,
             "description": self.spec.describe(self._weights.source),

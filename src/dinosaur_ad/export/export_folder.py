@@ -10,7 +10,10 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
+from string import Template
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
@@ -21,12 +24,7 @@ from dinosaur_ad.encoders.graph.forms import copied
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.errors import InputError
 
-# --- TensorRT ---
-
-
-SCRIPT = "build_engine.sh"
-MOST_IMAGES = 8
-"""The largest batch that the engine is built for."""
+_TEMPLATES = files("dinosaur_ad.export").joinpath("templates")
 
 
 def for_tensorrt(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -42,67 +40,6 @@ def for_tensorrt(model: onnx.ModelProto) -> onnx.ModelProto:
     del changed.graph.node[:]
     changed.graph.node.extend(kept)
     return changed
-
-
-def build_script(size: int) -> str:
-    """A shell script for the target that turns ``model.onnx`` into ``model.engine``.
-
-    >>> "--optShapes=images:1x224x224x3" in build_script(224)
-    True
-    """
-    shapes = {"min": 1, "opt": 1, "max": MOST_IMAGES}
-    options = " \\\n  ".join(f"--{key}Shapes=images:{count}x{size}x{size}x3" for key, count in shapes.items())
-    return (
-        "#!/bin/sh\n"
-        "# Builds an engine for the GPU of this machine; it works on no other. Not tried where this file was written:\n"
-        "# compare what comes out with float32 before you use it (dinosaur export --check, see README.txt).\n"
-        'cd "$(dirname "$0")" || exit 1\n'
-        "trtexec --onnx=model.onnx --saveEngine=model.engine --stronglyTyped \\\n"
-        f"  {options}\n"
-    )
-
-
-# --- the folder ---
-
-
-_PYTHON = {
-    "onnx": """\
-    import numpy as np, onnxruntime
-    session = onnxruntime.InferenceSession("model.onnx")
-    values = session.run({outputs}, {{"images": images}})
-""",
-    "openvino": """\
-    import numpy as np, openvino
-    model = openvino.Core().compile_model("model.xml", "CPU"{hint})
-    values = model({{"images": images}})  # values["{first}"] and so on
-""",
-}
-_CPP = {
-    "onnx": """\
-    Ort::Env env;
-    Ort::Session session(env, "model.onnx", Ort::SessionOptions{{}});
-    std::vector<int64_t> shape{{1, {size}, {size}, 3}};
-    auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
-    auto input = Ort::Value::CreateTensor<uint8_t>(memory, rgb, {size} * {size} * 3, shape.data(), 4);
-    const char* inputs[] = {{"images"}};
-    const char* outputs[] = {{{quoted}}};
-    auto values = session.Run(Ort::RunOptions{{}}, inputs, &input, 1, outputs, {count});
-""",
-    "openvino": """\
-    auto model = ov::Core().compile_model("model.xml", "CPU"{cpp_hint});
-    auto request = model.create_infer_request();
-    request.set_tensor("images", ov::Tensor(ov::element::u8, {{1, {size}, {size}, 3}}, rgb));
-    request.infer();
-    const float* first = request.get_tensor("{first}").data<float>();
-""",
-}
-
-
-_TELEMETRY = {
-    "onnx": "ONNX Runtime reports its use to its maker unless ORT_DISABLE_TELEMETRY=1 is set before it is loaded.\n",
-    "openvino": "The Python package openvino reports its use to its maker; opt_in_out --opt_out switches that off.\n",
-}
-"""What somebody who runs an export without this package should know; with it, both are off."""
 
 
 def refuse_occupied(out: Path) -> None:
@@ -128,7 +65,7 @@ def in_the_making(out: Path) -> Iterator[Path]:
 
 
 def write_files(folder: Path, model: onnx.ModelProto, manifest: Manifest) -> None:
-    """Write everything but the manifest; the model itself carries what a run time without the folder wants to know."""
+    """Write everything but the manifest; the metadata of the model repeats the fingerprint, licence and threshold."""
     stamps = {
         STAMP: manifest.fingerprint,
         "dinosaur_licence": manifest.licence,
@@ -146,7 +83,7 @@ def write_files(folder: Path, model: onnx.ModelProto, manifest: Manifest) -> Non
     else:
         if manifest.kind == "tensorrt":
             model = for_tensorrt(model)
-            write_atomic(folder / SCRIPT, build_script(manifest.size).encode())
+            write_atomic(folder / "build_engine.sh", _filled("build_engine.sh", size=manifest.size).encode())
         onnx.helper.set_model_props(model, stamps)
         write_atomic(folder / MODEL_FILES["onnx"][0], model.SerializeToString())
     write_atomic(folder / "LICENCE.txt", licence_text(manifest).encode())
@@ -154,57 +91,49 @@ def write_files(folder: Path, model: onnx.ModelProto, manifest: Manifest) -> Non
 
 
 def licence_text(manifest: Manifest) -> str:
-    """The licence of the weights inside the model, by name and address; it goes where the export goes."""
-    spec = get_spec(manifest.encoder)
-    address = manifest.licence_url or "no address is recorded"
-    return (
-        f"The model in this folder holds the weights of: {spec.describe(manifest.weights_source)}.\n\n"
-        f"Licence: {manifest.licence}\n"
-        f"Its text and terms: {address}\n"
-        f"Where the weights came from: {manifest.weights_source}\n"
-        f"SHA-256 of the weights: {manifest.weights_sha256}\n\n"
-        "Whoever passes this folder on passes the weights on, and has to keep the terms of that licence; keep this "
-        "file with it.\n"
+    """The licence of the weights inside the model, by name and address."""
+    return _filled(
+        "licence.txt",
+        description=get_spec(manifest.encoder).describe(manifest.weights_source),
+        licence=manifest.licence,
+        licence_url=manifest.licence_url or "no address is recorded",
+        weights_source=manifest.weights_source,
+        weights_sha256=manifest.weights_sha256,
     )
 
 
 def readme_text(manifest: Manifest) -> str:
-    """What goes in, what comes out, and a few lines that run it."""
-    kind = "openvino" if manifest.kind == "openvino" else "onnx"
-    spec = get_spec(manifest.encoder)
-    size, outputs = manifest.size, _outputs(manifest)
+    """Inputs, outputs, and a few lines of Python and C++ that run the model."""
+    outputs = _outputs(manifest)
     names = list(outputs) if manifest.bank is None else ["score", "map", "anomalous"]
     narrow = manifest.precision == "bfloat16"
-    values = {
-        "size": size,
-        "outputs": str(names),
-        "first": names[0],
-        "quoted": ", ".join(f'"{name}"' for name in names),
-        "count": len(names),
-        "hint": ', {"INFERENCE_PRECISION_HINT": "bf16"}' if narrow else "",
-        "cpp_hint": ", ov::hint::inference_precision(ov::element::bf16)" if narrow else "",
-    }
-    described = "\n".join(f"  {name:<10} {text}" for name, text in outputs.items())
-    trt = "\nTensorRT: sh build_engine.sh on the machine with the GPU; then compare it, as below.\n"
-    return (
-        f"{spec.describe(manifest.weights_source)}\n"
-        f"exported by dinosaur-ad {manifest.made['dinosaur-ad']} for {manifest.kind} in {manifest.precision}: "
-        f"{', '.join(MODEL_FILES[manifest.kind])}.\n"
-        f"{_bank_line(manifest)}\n"
-        "Input\n"
-        f"  images     uint8 (N, {size}, {size}, 3): RGB, 0-255, rows from the top. Resize the whole image to "
-        f"{size} x {size}, bilinear with\n"
-        "             antialiasing, without keeping its aspect ratio (Pillow's BILINEAR); nothing else: normalisation "
-        "is inside.\n"
-        f"Outputs\n{described}\n"
-        f"{trt if manifest.kind == 'tensorrt' else ''}\n"
-        f"Python\n{_PYTHON[kind].format(**values)}\n"
-        f"C++ (rgb: a pointer to the pixels)\n{_CPP[kind].format(**values)}\n"
-        f"{_TELEMETRY[kind]}"
-        "With dinosaur-ad: dinosaur inspect IMAGES --store STORE --export DIR runs it as the store's encoder, and\n"
-        "dinosaur export --check DIR compares it with float32 on the machine at hand. LICENCE.txt goes where this "
-        "goes.\n"
+    code = _filled(
+        "openvino.txt" if manifest.kind == "openvino" else "onnx.txt",
+        size=manifest.size,
+        first=names[0],
+        quoted=", ".join(f'"{name}"' for name in names),
+        count=len(names),
+        hint=', {"INFERENCE_PRECISION_HINT": "bf16"}' if narrow else "",
+        cpp_hint=", ov::hint::inference_precision(ov::element::bf16)" if narrow else "",
     )
+    engine = "\nTensorRT: sh build_engine.sh on the machine with the GPU; then compare it, as below.\n"
+    return _filled(
+        "readme.txt",
+        description=get_spec(manifest.encoder).describe(manifest.weights_source),
+        version=manifest.made["dinosaur-ad"],
+        kind=manifest.kind,
+        precision=manifest.precision,
+        model=", ".join(MODEL_FILES[manifest.kind]),
+        bank=_bank_line(manifest),
+        size=manifest.size,
+        outputs="\n".join(f"  {name:<10} {text}" for name, text in outputs.items()),
+        tensorrt=engine if manifest.kind == "tensorrt" else "",
+        code=code.rstrip(),
+    )
+
+
+def _filled(template: str, **values: Any) -> str:
+    return Template(_TEMPLATES.joinpath(template).read_text("utf-8")).substitute(values)
 
 
 def _outputs(manifest: Manifest) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """``dinosaur export``: an encoder, or one with a task's bank, as files for another run time.
 
-The graph is built, brought to the precision asked for, written to a temporary folder, opened in its run time and
+The graph is built, converted to the precision, written to a temporary folder, opened in its run time and
 compared with float32 (:mod:`.gate`). Only what passes is moved into place; otherwise nothing is left.
 """
 
@@ -238,14 +238,14 @@ def check(
         has_bank=task is not None,
     )
     if manifest.bank is not None and task is None:
-        progress("the bank in the graph is not compared: that needs the store it is from (--store)")
+        to_stderr("the bank in the graph is not compared: that needs the store it is from (--store)")
     progress(f"comparing it with float32 on {len(tests.tests)} images ({tests.source})")
     parity = measure(reference, open_exported(folder, threads=threads), preset, tests, subject.scorer())
     _refuse_failure(parity)
     return parity
 
 
-# --- what is asked for ---
+# --- options ---
 
 
 def _refuse_impossible(kind: str, precision: str, with_bank: bool) -> None:
@@ -271,10 +271,10 @@ def _preset(manifest: Manifest) -> Preset:
     """The scoring that an export was made for."""
     scoring = manifest.made.get("scoring")
     if not isinstance(scoring, dict) or scoring.keys() != {"preset", *_SCORING}:
-        raise EncoderError("The manifest does not say how images are scored; export again with this version.")
+        raise EncoderError("The manifest has no settings for scoring; export again with this version.")
     settings = {key: value for key, value in scoring.items() if key != "preset"}
     if not isinstance(scoring["preset"], str) or not all(_plausible(key, value) for key, value in settings.items()):
-        raise EncoderError("The manifest says how images are scored in numbers that cannot be; export again.")
+        raise EncoderError("The settings for scoring in the manifest are out of range; export again.")
     return replace(DEFAULT, name=printable(scoring["preset"]), layers=manifest.layers, size=manifest.size, **settings)
 
 
@@ -364,7 +364,7 @@ def _manifest(subject: ExportSubject, kind: str, precision: str, calibration: ND
 
 
 def _opened(folder: Path, out: Path, threads: int | None) -> ExportedEncoder:
-    """The export in the making; what is wrong with it is said of the place it was meant for."""
+    """Open an export in its temporary folder; error messages name the final folder."""
     try:
         return open_exported(folder, threads=threads)
     except EncoderError as error:

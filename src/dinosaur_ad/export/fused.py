@@ -67,7 +67,7 @@ class _Maker:
         return name
 
     def op(self, kind: str, *inputs: str, output: str | None = None, also: str | None = None, **attributes: Any) -> str:
-        """Add a node; ``also`` names a second output that nobody asks for."""
+        """Add a node; ``also`` names a second output, which is not used."""
         name = output or self._name()
         outputs = [name] if also is None else [name, f"{name}_{also}"]
         self._graph.node.append(helper.make_node(kind, inputs, outputs, name=f"score.{name}", **attributes))
@@ -146,8 +146,8 @@ def neighbourhoods(height: int, width: int, radius: int) -> tuple[Indices, Indic
 
     The first table names, for every location and each of the S shifts, the patch there. The second names, for every
     patch and shift, the row ``location * S + shift`` of what the coreset at the other end of that shift found. Beyond
-    the border the first repeats an edge patch, which the second never asks for: it asks for the patch's own place
-    again, and a maximum does not mind.
+    the border the first repeats an edge patch, which the second never refers to: it refers to the patch's
+    own location again, which does not change the maximum.
 
     >>> around, back = neighbourhoods(1, 2, 1)
     >>> around.shape, back[0].tolist()

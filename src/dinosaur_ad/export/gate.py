@@ -1,4 +1,4 @@
-"""The parity gate: what an export must show before anybody may use it, in tokens, in scores and in AUROC.
+"""The parity check of an export: how near its tokens, scores and AUROC must be to float32.
 
 The reference is the same encoder in float32 on ONNX Runtime. Both see the same images, which the bank has not seen. The
 bank is taught by the reference, because that is how an export is used: with a store that float32 taught, and with its
@@ -58,10 +58,10 @@ BANK_LIMIT = 0.01
 
 @dataclass(frozen=True)
 class GateImages:
-    """What the gate looks at: prepared pixels (N, size, size, 3), and where they are from.
+    """The images of the parity check: prepared pixels (N, size, size, 3), and where they are from.
 
-    ``normals`` teach a bank and ``tests`` are scored. ``labels`` (N,) of the tests are 0 or 1, or None when nobody
-    labelled them; labelled images are scored by the stored bank where there is one, and need no normals then.
+    ``normals`` teach a bank and ``tests`` are scored. ``labels`` (N,) of the tests are 0 or 1, or None without
+    labels; labelled images are scored by the stored bank where there is one, and need no normals then.
     """
 
     normals: Pixels
@@ -72,7 +72,7 @@ class GateImages:
 
 @dataclass(frozen=True)
 class Parity:
-    """What the gate measured. ``shift`` is the median of score / reference - 1; AUROC is None without labels.
+    """The figures of the parity check. ``shift`` is the median of score / reference - 1; AUROC is None without labels.
 
     ``pairs`` is how many pairs of a normal and a defect AUROC counts, 0 without labels.
     ``bank_error`` is the largest difference between a score from the graph and the detector's, as a share of the
@@ -93,7 +93,7 @@ class Parity:
 
     @property
     def auroc_loss_allowed(self) -> float:
-        """The limit; on a small set as much as a few pairs that change places, because less cannot be told apart."""
+        """The limit; on a small set as much as a few pairs that change places, because smaller changes are chance."""
         return max(LIMITS[self.precision].auroc_loss, FEW_PAIRS / self.pairs if self.pairs else 0.0)
 
     @property
@@ -106,7 +106,7 @@ class Parity:
         return asdict(self) | {"auroc_change": self.auroc_change, "limits": asdict(LIMITS[self.precision])}
 
     def failure(self) -> str | None:
-        """The sentence that says why the export must not be used, with the figures; None when it may."""
+        """Why the export must not be used, with the figures; None when it passes."""
         if sentence := failure(self.tokens, self.precision):
             return sentence
         limits, change = LIMITS[self.precision], self.auroc_change

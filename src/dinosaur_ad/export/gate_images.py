@@ -1,4 +1,4 @@
-"""Which images the gate looks at, and int8 is calibrated on: the user's own where there are any."""
+"""The images for the parity check and for the calibration of int8: the user's own where there are any."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Weights get one scale an output channel, what meets them one scale and zero for all, from the least and the largest
 value that the calibration images show. This is written in QDQ form: ``QuantizeLinear`` and ``DequantizeLinear`` around
 float operators, which ONNX Runtime, OpenVINO and TensorRT fuse into int8 products. Clipping the rare large values
-instead was measured and is worse: they carry what tells patches apart.
+instead was measured and is worse: they carry what distinguishes patches.
 
 Before that, large channels are made smaller where it costs nothing: a layer norm is followed by projections only, so
 its weight and bias can be divided channel by channel by what the rows of these projections are multiplied by

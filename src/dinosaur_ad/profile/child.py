@@ -1,7 +1,7 @@
 """One measurement in a process of its own: a job as JSON on stdin, its result as JSON in a file.
 
 A fresh process is what makes a cold start cold and a peak of memory that of one method. Lines on stderr that begin with
-``PROGRESS`` are for the user; anything else there is a library talking, or the reason why the process ended.
+``PROGRESS`` are for the user; other lines are output of libraries, or the reason why the process ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def say(text: str) -> None:
-    """Tell the user how far it is."""
+    """Report progress to the user."""
     print(f"{PROGRESS}{text}", file=sys.stderr, flush=True)
 
 

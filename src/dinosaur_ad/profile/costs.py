@@ -75,7 +75,7 @@ def machine_table(profiles: Sequence[Document]) -> Table:
 
 
 def _shown(fact: Callable[[Document], str], profile: Document) -> str:
-    """A fact in words; a profile that does not have it is no reason to show nothing at all."""
+    """A fact as text; unknown where the profile does not have it."""
     try:
         return fact(profile)
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -7,57 +7,68 @@ needs another version.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from types import NoneType
 from typing import Any
 
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad._schema import Shape, anything, flag, items, maybe, number, record, text, whole
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.profile.stages import STAGES, spread
-
-# --- fields ---
-
 
 FORMAT, VERSION = "dinosaur-profile", 1
 MEASURED, SKIPPED, FAILED, PARTIAL = "measured", "skipped", "failed", "partial"
 
-_NUMBER = (int, float)
-_MAYBE = (int, float, NoneType)
-_WORDS = (str, NoneType)
+# Every field that tables show; others are allowed beside them.
+_ANY, _TEXT, _MOST = anything(16), text(100_000), 1_000_000
+_NUMBER, _COUNT = number(-1e300, 1e300), whole(0, _MOST)
+_MAYBE_NUMBER, _MAYBE_TEXT, _OBJECT = maybe(_NUMBER), maybe(_TEXT), record({}, others=_ANY)
 
-# Every field that tables show: a type or several; a list whose entries are all alike; or fields of its own.
-_SPREAD = dict.fromkeys(("n", "mean", "std", "min", "p50", "p95", "p99", "max"), _NUMBER)
-_METHOD: dict[str, Any] = {"name": str, "status": str, "reason": _WORDS, "notes": [str]}
-_NUMBERS: dict[str, Any] = {
-    "parameters": {"total": _NUMBER, "trainable": _NUMBER},
-    "storage": {"task_bytes": _NUMBER, "words": str},
-    "made_with": dict,
-    "cold_start": {"seconds": _NUMBER},
-    "latency_ms": {**_SPREAD, "fps": _NUMBER},
-    "stages_ms": dict,
-    "batches": [{"size": int, "images_a_second": _NUMBER}],
-    "memory": dict.fromkeys(("before_bytes", "inspect_peak_bytes", "learn_peak_bytes"), _MAYBE),
-    "learning": {
-        **{"images": int, "epochs": (int, NoneType), "seconds": _MAYBE, "parts": dict},
-        **{"coreset_share": _MAYBE, "skipped": _WORDS},
-    },
-    "energy": {"joules_an_image": _MAYBE, "source": _WORDS, "reason": _WORDS},
-    "floor": (dict, NoneType),
+
+def _fields(*names: str, of: Shape = _NUMBER, **others: Shape) -> Shape:
+    return record(dict.fromkeys(names, of) | others, others=_ANY)
+
+
+_SPREAD = ("n", "mean", "std", "min", "p50", "p95", "p99", "max")
+_METHOD = {"name": _TEXT, "status": _TEXT, "reason": _MAYBE_TEXT, "notes": items(_TEXT, _MOST)}
+_NUMBERS = {
+    "parameters": _fields("total", "trainable"),
+    "storage": _fields("task_bytes", words=_TEXT),
+    "made_with": _OBJECT,
+    "cold_start": _fields("seconds"),
+    "latency_ms": _fields(*_SPREAD, "fps"),
+    "stages_ms": record({}, others=_fields(*_SPREAD)),
+    "batches": items(_fields("images_a_second", size=_COUNT), _MOST),
+    "memory": _fields("before_bytes", "inspect_peak_bytes", "learn_peak_bytes", of=_MAYBE_NUMBER),
+    "learning": _fields(
+        *("seconds", "coreset_share"),
+        of=_MAYBE_NUMBER,
+        **{"images": _COUNT, "epochs": maybe(_COUNT), "parts": record({}, others=_NUMBER), "skipped": _MAYBE_TEXT},
+    ),
+    "energy": _fields("source", "reason", of=_MAYBE_TEXT, joules_an_image=_MAYBE_NUMBER),
+    "floor": maybe(_fields("encoder_flops", "ms", "encode_ms", "times_the_floor")),
 }
-_FLOOR = dict.fromkeys(("encoder_flops", "ms", "encode_ms", "times_the_floor"), _NUMBER)
-_DOCUMENT: dict[str, Any] = {
-    **{"device_name": str, "made": str, "complete": bool, "machine": dict, "before": dict, "after": dict},
-    "throttling": dict,
-    "settings": {
-        **{"repeats": int, "runs": int, "warm_up": int, "learn_images": int, "learn_repeats": int},
-        **{"batch_sizes": [int], "images": dict, "order": [list]},
-    },
-    "float32_flops_a_second": _NUMBER,
-    "methods": [dict],
-}
+_WITHOUT_NUMBERS, _WITH_NUMBERS = record(_METHOD, others=_ANY), record(_METHOD | _NUMBERS, others=_ANY)
+
+
+def _method(value: Any, place: str) -> None:
+    _WITHOUT_NUMBERS(value, place)
+    if value["status"] == MEASURED:
+        _WITH_NUMBERS(value, place)
+
+
+_DOCUMENT = _fields(
+    *("machine", "before", "after", "throttling"),
+    of=_OBJECT,
+    **{"device_name": _TEXT, "made": _TEXT, "complete": flag, "float32_flops_a_second": _NUMBER},
+    settings=_fields(
+        *("repeats", "runs", "warm_up", "learn_images", "learn_repeats"),
+        of=_COUNT,
+        **{"batch_sizes": items(_COUNT, _MOST), "images": _OBJECT, "order": items(items(_TEXT, _MOST), _MOST)},
+    ),
+    methods=items(_method, _MOST),
+)
 
 
 def check_profile(document: Any) -> str | None:
@@ -70,50 +81,11 @@ def check_profile(document: Any) -> str | None:
         return "is no profile of dinosaur-ad"
     if document.get("version") != VERSION:
         return f"is a profile of version {document.get('version')}, and this dinosaur-ad reads version {VERSION}"
-    fault = _fault(document, _DOCUMENT, "")
-    for number, method in enumerate(document["methods"] if not fault else ()):
-        fault = fault or _fault_of_method(method, f"methods[{number}]")
-    return fault and f"lacks the field {fault} of a profile, or has something else there"
-
-
-def _fault_of_method(method: dict[str, Any], place: str) -> str | None:
-    fault = _fault(method, _METHOD, place)
-    if fault or method["status"] != MEASURED:
-        return fault
-    fault = _fault(method, _NUMBERS, place)
-    if fault:
-        return fault
-    stages = (_fault(values, _SPREAD, f"{place}.stages_ms.{stage}") for stage, values in method["stages_ms"].items())
-    parts = method["learning"]["parts"]
-    floor = method["floor"] and _fault(method["floor"], _FLOOR, f"{place}.floor")
-    return (
-        next(filter(None, stages), None)
-        or _fault(parts, dict.fromkeys(parts, _NUMBER), f"{place}.learning.parts")
-        or floor
-        or None
-    )
-
-
-def _fault(value: Any, wanted: Any, place: str) -> str | None:
-    """The place of the first thing that is not as it is wanted."""
-    if isinstance(wanted, dict):
-        if not isinstance(value, dict):
-            return place
-        inside = ((value.get(key, _MISSING), kind, f"{place}.{key}".lstrip(".")) for key, kind in wanted.items())
-    elif isinstance(wanted, list):
-        if not isinstance(value, list):
-            return place
-        inside = ((each, wanted[0], f"{place}[{number}]") for number, each in enumerate(value))
-    else:
-        # True is a number to Python, and Infinity to its JSON.
-        odd = (isinstance(value, bool) and wanted is not bool) or (
-            isinstance(value, float) and not math.isfinite(value)
-        )
-        return place if odd or not isinstance(value, wanted) else None
-    return next(filter(None, (_fault(*each) for each in inside)), None)
-
-
-_MISSING = object()
+    try:
+        _DOCUMENT(document, "")
+    except ValueError as error:
+        return f"is not a whole profile: {error}"
+    return None
 
 
 # --- from measurements to a document ---

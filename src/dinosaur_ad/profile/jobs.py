@@ -59,9 +59,9 @@ def _weights_are_here(name: str) -> bool:
         spec = VITS[name]
         return spec.source.startswith("seed:") or (cache_home() / "encoders" / name / spec.file).is_file()
     if name not in list_specs() or status(name).state in ("ready", "built in"):
-        return True  # or a backbone that only its method knows: it will say itself what is missing
+        return True  # or a backbone that only its method knows, which reports itself what is missing
     try:
-        ensure(name)  # fetches what may be fetched unasked
+        ensure(name)  # downloads what needs no account
     except EncoderError:
         return False
     return True

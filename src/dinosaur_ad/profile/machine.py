@@ -1,6 +1,6 @@
 """The facts about a machine without which its timings say nothing, and how fast it multiplies matrices.
 
-Nothing here names a person or a host. What a machine does not tell is None and never guessed. ``root`` is where the
+Nothing here names a person or a host. What is not known is None and never guessed. ``root`` is where the
 files of the system are; tests put their own there.
 """
 
@@ -65,24 +65,24 @@ def machine_state(root: Path = ROOT) -> dict[str, Any]:
 
 
 def throttling(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Whether the machine slowed itself down between two states: ``seen`` is None where it does not tell.
+    """Whether the machine slowed itself down between two states: ``seen`` is None where there are no counters.
 
     >>> throttling({"throttle_count": 3, "firmware_throttled": None}, {"throttle_count": 5, "firmware_throttled": None})
     {'seen': True, 'words': 'the processor counted 2 throttling events'}
     """
-    told = []
+    found = []
     if before["throttle_count"] is not None and after["throttle_count"] is not None:
         events = after["throttle_count"] - before["throttle_count"]
-        told.append((events > 0, f"the processor counted {events} throttling events"))
+        found.append((events > 0, f"the processor counted {events} throttling events"))
     if after["firmware_throttled"] is not None:
         flags = int(after["firmware_throttled"], 16)
         # Bits 0-3: under-voltage, capped, throttled, soft limit, now; bits 16-19: since the start of the machine.
         now, ever = flags & 0xF, flags >> 16 & 0xF
         earlier = int(before["firmware_throttled"] or "0x0", 16) >> 16 & 0xF
-        told.append((bool(now or ever & ~earlier), f"the firmware says {after['firmware_throttled']}"))
-    if not told:
+        found.append((bool(now or ever & ~earlier), f"the firmware says {after['firmware_throttled']}"))
+    if not found:
         return {"seen": None, "words": "this machine has no counters of throttling that can be read"}
-    return {"seen": any(seen for seen, _ in told), "words": "; ".join(words for _, words in told)}
+    return {"seen": any(seen for seen, _ in found), "words": "; ".join(words for _, words in found)}
 
 
 def available_bytes(root: Path = ROOT) -> int | None:
@@ -162,7 +162,7 @@ def _throttle_count(cpus: Path) -> int | None:
 
 
 def _firmware() -> str | None:
-    """What a Raspberry Pi's firmware says, as a hexadecimal number."""
+    """The throttling flags of a Raspberry Pi's firmware, as a hexadecimal number."""
     command = shutil.which("vcgencmd")
     if command is None:
         return None

@@ -30,7 +30,7 @@ class SizedFile:
 
     @classmethod
     def of(cls, path: Path) -> SizedFile:
-        """The file with the size its header tells; one that is no image is refused here."""
+        """The file with the size in its header; raises for one that is no image."""
         return cls(str(path), *image_size(path))
 
 
@@ -55,13 +55,13 @@ class ProfileImages:
                 "more, or a smaller --learn-images."
             )
         for path in found[:count]:
-            image_size(path)  # refused now, and not by the third method in the middle of the night
+            image_size(path)  # an unreadable image is refused before anything is measured
         # Those that are not learned come first, as a camera does not show what it has shown before.
         inspect = _copies([*found[count:], *found[:count]], max(plan.batch_sizes), folder / "inspect")
         return cls(tuple(found[:count]), inspect, f"{len(found)} files of the folder given")
 
     def facts(self) -> dict[str, Any]:
-        """What a profile says of its images; no names."""
+        """Origin, sizes and formats, without names."""
         return {
             "words": self.words,
             "sizes": sorted({f"{each.width}x{each.height}" for each in self.inspect}),

@@ -46,7 +46,7 @@ def run_child(
 ) -> dict[str, Any]:
     """What a process of its own found, or ``{"error": sentence}``; ``result`` is a file for it to write.
 
-    ``threads`` limits every library that asks the environment how many it may have.
+    ``threads`` is set as OMP_NUM_THREADS, which limits every library.
     """
     result.unlink(missing_ok=True)
     environment = dict(os.environ) | ({} if threads is None else {"OMP_NUM_THREADS": str(threads)})
@@ -74,10 +74,10 @@ def run_child(
 
 
 def _listen(process: subprocess.Popen[str], job: str, say: Callable[[str], None]) -> list[str]:
-    """Hand over the job, pass on what the process says to the user, and keep the last of its other words."""
+    """Send the job, forward progress messages, and return the last other lines of stderr."""
     assert process.stdin is not None
     assert process.stderr is not None
-    with suppress(BrokenPipeError):  # it ended before it had read: what it said on stderr tells why
+    with suppress(BrokenPipeError):  # it ended before it read the job; stderr has the reason
         process.stdin.write(job)
         process.stdin.close()
     words: list[str] = []
@@ -92,7 +92,7 @@ def _listen(process: subprocess.Popen[str], job: str, say: Callable[[str], None]
 
 
 def why_it_ended(code: int, words: Sequence[str]) -> str:
-    """The end of a process in words.
+    """How a process ended, as text.
 
     >>> why_it_ended(-9, [])
     'its process was killed by SIGKILL, most likely because memory ran out'
@@ -173,7 +173,7 @@ class _Measured:
 
 
 class Profiler:
-    """Carries out a plan; :meth:`document` can be asked at any time for what is known by then."""
+    """Carries out a plan; :meth:`document` gives what was measured so far, at any time."""
 
     def __init__(self, plan: ProfilePlan, say: Say) -> None:
         self._plan, self._say = plan, say
@@ -315,5 +315,5 @@ class Profiler:
 
 
 def _named(value: Any) -> Any:
-    """As a profile may show it: where a file lies is nobody's business."""
+    """A setting as a profile shows it: the name of a file without its folder."""
     return value.name if isinstance(value, Path) else value

@@ -77,7 +77,7 @@ def upsampled(map_HW: NDArray[Any], height: int, width: int) -> Floats:
 class StageCache:
     """The cache of a :class:`~dinosaur_ad.methods.contract.Workbench` that remembers nothing but how long things took.
 
-    What a method asks of it is where its stages begin and end: pixels are decoded and resized in :meth:`prepared`,
+    Its methods mark where the stages of a method begin and end: pixels are decoded and resized in :meth:`prepared`,
     features are encoded in :meth:`features`. ``seconds`` adds up until :meth:`taken` empties it.
     """
 

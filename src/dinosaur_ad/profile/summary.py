@@ -87,7 +87,7 @@ def _encoder(method: Method, profile: Document) -> str:
 
 
 def _hint(method: Method, profile: Document) -> str | None:
-    """What would probably be faster on the machine at hand; None where nothing is known of it."""
+    """What would probably be faster on this machine; None where nothing is known."""
     from dinosaur_ad.encoders.providers import DEFAULT_PROVIDER, available
     from dinosaur_ad.errors import install_command
 

@@ -136,7 +136,7 @@ class ExportedEncoder(Encoder):
         return Tokens(cls, patches), Scored(*scored)
 
     def info(self) -> dict[str, object]:
-        """What every encoder says, and the export it runs from."""
+        """That of every encoder, and the export it runs from."""
         return super().info() | {"export": {"folder": self.folder.name, "kind": self.manifest.kind}}
 
 
@@ -150,9 +150,9 @@ def open_exported(
 ) -> ExportedEncoder:
     """The encoder of an export, verified, opened in its run time and run once.
 
-    ``layers`` and ``size``, where given, must be those of the export. What this machine cannot do as the manifest says
-    (bfloat16 on a CPU without it, TensorRT where there is none) is said on stderr and in ``info()["fallback"]``, and
-    refused with ``strict``.
+    ``layers`` and ``size``, where given, must be those of the export. What this machine lacks
+    (bfloat16 products, TensorRT) leads to a fallback with a message on stderr and in ``info()["fallback"]``, or to an
+    error with ``strict``.
     """
     folder = Path(folder)
     manifest, contents = read_export(folder)
@@ -160,7 +160,7 @@ def open_exported(
     if asked != (manifest.layers, manifest.size):
         raise EncoderError(
             f"The export {folder} gives layers {manifest.layers} at {manifest.size} px, but {asked[0]} at {asked[1]} "
-            "px are asked for; export it for the store at hand (--store)."
+            "px are asked for; export it for this store (--store)."
         )
     encoder = _opened(folder, manifest, contents, threads)
     if encoder.fallback:
@@ -188,7 +188,7 @@ def _opened(folder: Path, manifest: Manifest, contents: Sequence[bytes], threads
             tokens, scored = encoder.encode_and_score(pixels)
     except EncoderError:
         raise
-    except Exception as error:  # run times fail in their own ways
+    except Exception as error:  # run times raise exceptions of any type
         raise EncoderError(
             f"The export {folder} does not run here: {first_line(error)}; it was made with {made}: update the run "
             "time, or export again on this machine."
@@ -203,7 +203,7 @@ def _opened(folder: Path, manifest: Manifest, contents: Sequence[bytes], threads
 
 
 def _check_outputs(encoder: ExportedEncoder, tokens: Tokens, scored: Scored | None) -> None:
-    """What came out for one image must have the shapes that the manifest promises, and be numbers."""
+    """The outputs for one image must have the shapes of the manifest and be finite."""
     channels, grid = encoder.channels, encoder.grid
     expected: list[tuple[NDArray[Any], type, tuple[int, ...]]]
     expected = [(tokens.cls, np.float32, (1, channels)), (tokens.patches, np.float32, (1, *grid, channels))]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,8 +18,9 @@ from typing import Any, NamedTuple
 
 from dinosaur_ad._atomic import sha256_file, write_atomic
 from dinosaur_ad._plain import read_plain
-from dinosaur_ad._text import first_line, printable
-from dinosaur_ad.encoders.base import Layer, check_layers, check_size, fingerprint
+from dinosaur_ad._schema import anything, either, items, maybe, number, one_of, record, text, whole
+from dinosaur_ad._text import first_line
+from dinosaur_ad.encoders.base import MOST_PIXELS, Layer, check_layers, check_size, fingerprint
 from dinosaur_ad.encoders.providers import PRECISIONS
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.errors import EncoderError
@@ -33,12 +33,31 @@ MOST_MANIFEST_BYTES, MOST_FILES, MOST_FILE_BYTES = 1_000_000, 32, 4 * 2**30
 LONGEST_TEXT = 500
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\.[a-z]{1,9}")
-_FIELDS: dict[str, Any] = {
-    **dict.fromkeys(("kind", "precision", "encoder", "fingerprint", "weights_sha256", "weights_source"), str),
-    **dict.fromkeys(("licence", "licence_url"), str),
-    **dict.fromkeys(("files", "parity", "made"), dict),
-    **{"layers": list, "size": int, "bank": dict | None},
-}
+
+
+def _plain_text(value: Any, place: str) -> None:
+    """It is printed and passed on, so it must not carry control characters."""
+    text(LONGEST_TEXT)(value, place)
+    if not value.isprintable():
+        raise ValueError(f"its '{place}' holds control characters")
+
+
+_TEXTS = ("encoder", "fingerprint", "weights_sha256", "weights_source", "licence", "licence_url")
+_BANK = {"task": _plain_text, "id": _plain_text, "threshold": number(-1e300, 1e300)}
+_MANIFEST = record(
+    {
+        **dict.fromkeys(_TEXTS, _plain_text),
+        "format": whole(1, 1),
+        "kind": one_of(*MODEL_FILES),
+        "precision": one_of(*PRECISIONS),
+        "layers": items(either(whole(0, 1000), one_of("final")), 100, 1),
+        "size": whole(1, MOST_PIXELS),
+        "files": record({}, others=record({"bytes": whole(0, MOST_FILE_BYTES), "sha256": text(64, "[0-9a-f]{64}")})),
+        "parity": record({}, others=anything(8)),
+        "made": record({}, others=anything(8)),
+        "bank": maybe(record(_BANK, others=anything(4))),
+    }
+)
 
 
 class ExportFile(NamedTuple):
@@ -50,10 +69,10 @@ class ExportFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an export says of itself; ``manifest.json`` holds these fields and ``format``.
+    """The content of ``manifest.json``, which has ``format`` besides these fields.
 
-    ``parity`` are the figures of the gate and ``bank`` says which task is scored in the graph, if one is; ``made`` is
-    what made it, for people.
+    ``parity`` are the figures of the parity check, ``bank`` the task that is scored in the graph, if any, ``made`` the
+    versions and settings it was made with.
     """
 
     kind: str
@@ -81,45 +100,16 @@ class Manifest:
         """The manifest that :meth:`to_json` gave; a ValueError says what is wrong with it."""
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise ValueError("it is of another format")
-        fields = {key: value for key, value in document.items() if key != "format"}
-        wrong = [key for key, kind in _FIELDS.items() if key not in fields or not _fits(fields[key], kind)]
-        if wrong or fields.keys() - _FIELDS.keys():
-            names = ", ".join(wrong or sorted(fields.keys() - _FIELDS.keys()))
-            raise ValueError(f"it has wrong fields ({printable(names)})")
-        if fields["kind"] not in MODEL_FILES or fields["precision"] not in PRECISIONS:
-            raise ValueError(f"its kind '{fields['kind']}' or precision '{fields['precision']}' is unknown")
-        if len(fields["files"]) > MOST_FILES:
-            raise ValueError(f"it lists more than {MOST_FILES} files")
-        files = {name: _file_info(name, info) for name, info in fields["files"].items()}
-        if not set(MODEL_FILES[fields["kind"]]) <= files.keys():
+        _MANIFEST(document, "")
+        listed = document["files"]
+        # A name becomes part of a path, so one that leads elsewhere must not get through.
+        if len(listed) > MOST_FILES or not all(_FILE_NAME.fullmatch(name) for name in listed):
+            raise ValueError(f"it lists more than {MOST_FILES} files, or names that no file of an export has")
+        if not set(MODEL_FILES[document["kind"]]) <= listed.keys():
             raise ValueError("it does not list the model")
-        if fields["bank"] is not None:
-            _check_bank(fields["bank"])
+        files = {name: ExportFile(**info) for name, info in listed.items()}
+        fields = {key: value for key, value in document.items() if key != "format"}
         return cls(**{**fields, "layers": tuple(fields["layers"]), "files": files})
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    if kind is str:  # it is printed and passed on, so it must not carry control characters
-        return isinstance(value, str) and len(value) <= LONGEST_TEXT and value.isprintable()
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _file_info(name: str, info: Any) -> ExportFile:
-    # A name becomes part of a path, so one that leads elsewhere must not get through.
-    if not _FILE_NAME.fullmatch(name) or not isinstance(info, dict) or info.keys() != set(ExportFile._fields):
-        raise ValueError("it does not describe its files")
-    if type(info["bytes"]) is not int or not isinstance(info["sha256"], str):
-        raise ValueError("it does not describe its files")
-    if not 0 <= info["bytes"] <= MOST_FILE_BYTES:
-        raise ValueError(f"{name} would be larger than {MOST_FILE_BYTES // 2**30} GiB")
-    return ExportFile(**info)
-
-
-def _check_bank(bank: Mapping[str, Any]) -> None:
-    named = all(_fits(bank.get(key), str) for key in ("task", "id"))
-    threshold: Any = bank.get("threshold")
-    if not named or type(threshold) not in (int, float) or not math.isfinite(threshold):
-        raise ValueError("it does not describe its bank")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
@@ -134,7 +124,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
 def read_manifest(folder: str | Path) -> Manifest:
     """The manifest of an export whose files are all there and unchanged.
 
-    :raises EncoderError: there is no export, it is damaged, or it is not what its manifest says.
+    :raises EncoderError: there is no export, it is damaged, or it does not match its manifest.
     """
     return read_export(folder)[0]
 
@@ -142,7 +132,7 @@ def read_manifest(folder: str | Path) -> Manifest:
 def read_export(folder: str | Path) -> tuple[Manifest, list[bytes]]:
     """The manifest of an export, and the files of its model in the order of :data:`MODEL_FILES`, as they were hashed.
 
-    :raises EncoderError: there is no export, it is damaged, or it is not what its manifest says.
+    :raises EncoderError: there is no export, it is damaged, or it does not match its manifest.
     """
     folder = Path(folder)
     try:

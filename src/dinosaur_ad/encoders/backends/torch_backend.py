@@ -85,7 +85,7 @@ class TorchEncoder(Encoder):
 
 
 def check_device(device: str) -> None:
-    """Raise when a GPU is asked for and torch sees none."""
+    """Raise when ``device`` is a GPU and torch sees none."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise EncoderError(f"The device '{device}' was asked for but torch sees no GPU here; use device='cpu'.")
 

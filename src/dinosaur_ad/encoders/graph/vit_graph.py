@@ -3,7 +3,7 @@
 The graph is written, not converted: uint8 pixels in, tokens out, standard operators only, and nothing that
 inference does not need. What can be computed beforehand is folded into the weights in float64: the
 normalisation of the pixels into the patch projection, 1/sqrt(d) into the queries, LayerScale into the output
-projections, and the position encoding for the grid at hand into a constant.
+projections, and the position encoding for the grid of this size into a constant.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Known forms of a ViT: the original DINOv2 and DINOv3 checkpoints (fused qkv), the ``transformers`` checkpoints of both
 (older and newer names), the initialisers of an ONNX export of ``transformers``' DINOv2, and the canonical form itself.
 Of a ResNet: torchvision's names, which timm shares, and those of ``transformers``, which are the canonical ones. They
-are told apart by their tensor names alone; :meth:`BackboneSpec.tensor_shapes` lists the result.
+are recognised by their tensor names alone; :meth:`BackboneSpec.tensor_shapes` lists the result.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import filelock
 
 from dinosaur_ad._atomic import TEMPORARY, write_atomic
 from dinosaur_ad._plain import read_plain
+from dinosaur_ad._schema import anything, record, text, whole
 from dinosaur_ad._text import printable_line
 from dinosaur_ad.encoders.registry import get_spec
 from dinosaur_ad.encoders.specs import BackboneSpec
@@ -40,7 +40,14 @@ FETCHING = ".fetch-"
 """How the name of a folder for temporary files begins."""
 MOST_RECORD_BYTES = 100_000
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_HASH = text(64, "[0-9a-f]{64}")
+_RECORD = record(
+    {
+        "source": text(500),
+        **{"source_sha256": _HASH, "tensors_sha256": _HASH, "file_sha256": _HASH, "file_bytes": whole(0, 2**40)},
+    },
+    others=anything(4),
+)
 
 
 @dataclass(frozen=True)
@@ -56,16 +63,13 @@ class Record:
     @classmethod
     def from_json(cls, document: Any) -> Record | None:
         """The record, or None when it is not one."""
-        if not isinstance(document, dict):
+        try:
+            _RECORD(document, "")
+        except ValueError:
             return None
-        fields: dict[str, Any] = {name: document.get(name) for name in cls.__dataclass_fields__}
-        hashes = [fields[name] for name in ("source_sha256", "tensors_sha256", "file_sha256")]
-        if not all(isinstance(value, str) and _SHA256.fullmatch(value) for value in hashes):
+        if not document["source"].isprintable():
             return None
-        source, size = fields["source"], fields["file_bytes"]
-        if not isinstance(source, str) or not source.isprintable() or len(source) > 500 or type(size) is not int:
-            return None
-        return cls(**fields)
+        return cls(**{name: document[name] for name in cls.__dataclass_fields__})
 
     def is_genuine(self, spec: BackboneSpec) -> bool:
         """Whether these are the weights that the registry pins; of an encoder without a hash there, any are.
@@ -105,7 +109,7 @@ def record_path(spec: BackboneSpec) -> Path:
 
 
 def read_record(spec: BackboneSpec) -> Record | None:
-    """Return what ``weights.json`` says, or None when there is none that can be used."""
+    """Return the content of ``weights.json``, or None when there is none that can be used."""
     return Record.from_json(read_json(record_path(spec)))
 
 
@@ -268,7 +272,7 @@ def verify(name: str) -> WeightStatus:
 
 
 def status(name: str) -> WeightStatus:
-    """Say what is known of the weights of ``name`` without reading them."""
+    """The state of the weights of ``name``, without reading them."""
     spec = get_spec(name)
     if spec.source.startswith("seed:"):
         return WeightStatus(name, "built in", spec.source, spec.licence, spec.description)
@@ -306,7 +310,7 @@ def _damaged(spec: BackboneSpec) -> str:
 
 
 def read_published(spec: BackboneSpec, path: Path) -> Published:
-    """Read a file or folder of the user's in any published form; a disk that fails is answered with a sentence."""
+    """Read a file or folder of the user's in any published form; a disk error becomes an error message."""
     with explained(f"read {path}", "check the path and its permissions"):
         return read_file(spec, path)
 
@@ -344,7 +348,7 @@ def _sha256(content: bytes) -> str:
 
 
 def _beside(spec: BackboneSpec, record: Record) -> str:
-    """What weights hash to, beside what the registry says."""
+    """The hash of weights beside that of the registry, for a message."""
     if spec.tensors_sha256 is not None:
         return f"their SHA-256 begins with {record.tensors_sha256[:12]}, expected {spec.tensors_sha256[:12]}"
     return f"their file's SHA-256 begins with {record.source_sha256[:12]}, expected {str(spec.sha256)[:12]}"

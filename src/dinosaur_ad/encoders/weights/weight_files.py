@@ -1,4 +1,4 @@
-"""Read weight files that came from elsewhere: nothing in them is believed, and what is wrong with one is a sentence.
+"""Read weight files from any source: everything in them is checked, and every problem becomes an error message.
 
 All such files pass :func:`read_file`. A file is read once, and what is parsed are the bytes that were hashed. What a
 parser makes of damaged or hostile bytes cannot be listed (each has errors of its own), so there is one place that turns
@@ -28,7 +28,7 @@ from dinosaur_ad.encoders.weights.convert import from_onnx
 from dinosaur_ad.errors import EncoderError, install_advice
 
 MOST_BYTES = 4 * 2**30
-"""No backbone here is a tenth of this; a file that is larger, or says that it unpacks to more, is not read at all."""
+"""No backbone here is a tenth of this; a file that is larger, or would unpack to more, is not read."""
 MOST_TENSORS = 100_000
 
 # torch's convention for file names: the SHA-256 of the file begins with these digits.
@@ -47,7 +47,7 @@ class Published:
 
 
 def read_file(spec: BackboneSpec, path: Path) -> Published:
-    """Read a local file or folder in any of the published forms, told apart by suffix and tensor names.
+    """Read a local file or folder in any of the published forms, recognised by suffix and tensor names.
 
     :raises EncoderError: there is none, or it does not hold named tensors.
     :raises OSError: the disk does not give it.
