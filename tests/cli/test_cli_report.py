@@ -132,13 +132,15 @@ def test_foreign_names_cannot_become_markup_or_break_the_page(
     image = make_defect(normals / "001.png", folder / 'x"><img src=y onerror=z>.png')
     os.link(image, folder / os.fsdecode(b"\xff\x1b[2J.png"))
     out = tmp_path / "page.html"
-    assert main(["report", str(folder), str(normals), "--store", str(store), "--out", str(out)]) == 0
+    assert main(["report", str(folder), str(normals), "--store", str(store), "--out", str(out)]) == 3
     capsys.readouterr()
     markup = out.read_text()
     assert "<b onclick" not in markup
     assert "<img src=y" not in markup
     assert "\x1b" not in markup
-    assert Reader(markup).text.count("<img src=y onerror=z>.png") >= 2
+    text = Reader(markup).text
+    assert text.count("<img src=y onerror=z>.png") >= 2
+    assert "\\x1b[2J.png' has a name that is not UTF-8" in text
 
 
 def test_verdicts_that_are_no_judgement_are_told_apart_and_their_reason_is_shown(capsys: Capture) -> None:

@@ -1,7 +1,7 @@
 """Results for people: self-contained HTML pages and one picture, made by small functions from data to markup.
 
 ``html``, ``charts`` and ``photos`` are building blocks. ``sequence_results``, ``examples``, ``sequence_page`` and
-``picture`` make the page and the picture of the demo, ``image_results`` and ``image_page`` those of ``dinosaur report``.
+``picture`` make the page and picture of the demo, ``image_results`` and ``image_page`` the page of ``dinosaur report``.
 """
 
 from __future__ import annotations
