@@ -1,8 +1,10 @@
-"""Foreign text on a terminal: names, paths and reasons that were written by others must not steer it or forge lines."""
+"""Text for people: foreign names and paths escaped for a terminal, p-values in words, the nearest known name."""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 LONGEST_VALUE = 400
 """Characters of one value (a path, a name) that are shown; JSON has all of them."""
@@ -39,6 +41,27 @@ def first_line(error: BaseException) -> str:
     """
     lines = str(error).strip().splitlines()
     return printable(lines[0].rstrip("."), LONGEST_REASON) if lines else type(error).__name__
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name, empty if no known name is near.
+
+    >>> did_you_mean("inspct", ["inspect", "update"]), did_you_mean("x", ["inspect"])
+    (', did you mean inspect?', '')
+    """
+    near = difflib.get_close_matches(word[:LONGEST_REASON], list(names), n=1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
+def odds(p_value: float) -> str:
+    """A p-value in words; empty if it is none.
+
+    >>> odds(0.025), odds(0.9)
+    ('1 in 40 good parts would look this odd', 'most good parts would look this odd')
+    """
+    if not 0 < p_value <= 1:
+        return ""
+    return f"{'most' if p_value > 2 / 3 else f'1 in {round(1 / p_value)}'} good parts would look this odd"
 
 
 def printable_page(text: str) -> str:
