@@ -1,9 +1,11 @@
-"""Text that people read: p-values in plain words, and foreign text escaped so that it cannot control a terminal."""
+"""Text for people: foreign names and paths escaped for a terminal, p-values in words, the nearest known name."""
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
+from collections.abc import Iterable
 
 LONGEST_VALUE = 400
 """Characters of one value (a path, a name) that are shown; JSON has all of them."""
@@ -40,6 +42,16 @@ def first_line(error: BaseException) -> str:
     """
     lines = str(error).strip().splitlines()
     return printable(lines[0].rstrip("."), LONGEST_REASON) if lines else type(error).__name__
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name, empty if no known name is near.
+
+    >>> did_you_mean("inspct", ["inspect", "update"]), did_you_mean("x", ["inspect"])
+    (', did you mean inspect?', '')
+    """
+    near = difflib.get_close_matches(word[:LONGEST_REASON], list(names), n=1)
+    return f", did you mean {near[0]}?" if near else ""
 
 
 def printable_page(text: str) -> str:

@@ -128,7 +128,9 @@ def _run(arena: Arena, hostile: Hostile, command: str) -> tuple[Done, str | None
         names = {path.name for path in place.iterdir()}
         if fingerprint(place, ["victim"]) != before or names != {"store", "victim"}:
             problem = f"files outside of the store were changed ({problem or f'exit code {done.code}'})"
-        if hostile.name in KEPT and not (store / KEPT[hostile.name]).exists():
+        kept = store / KEPT.get(hostile.name, "")
+        moved = store / KEPT.get(hostile.name, "").replace("tasks/a/", "tasks/other/")  # what lies in a renamed folder
+        if not kept.exists() and not (command == "rename a" and moved.exists()):
             problem = f"it removed {KEPT[hostile.name]}, which the store had not made"
         if not problem and command not in READING:
             problem = _aftermath(arena, hostile, command, store, done)

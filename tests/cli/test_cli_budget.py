@@ -20,7 +20,7 @@ def learn(name: str, images: Path, store: Path, *options: str) -> int:
 def test_learn_says_what_it_chose(capsys: Capture, tmp_path: Path, normals: Path) -> None:
     assert learn("screw", normals, tmp_path / "new", *NEW_STORE, "--budget", "6kB") == 0
     out = capsys.readouterr().out
-    assert "members a location (of 20), 8 of 16 channels, int8, within 6.0 kB, " in out
+    assert "normal patches kept for every place in the image (of 20), 8 of 16 channels, int8, within 6.0 kB" in out
     assert main(["tasks", "--store", str(tmp_path / "new"), "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["bytes"] <= 6000
@@ -29,7 +29,7 @@ def test_learn_says_what_it_chose(capsys: Capture, tmp_path: Path, normals: Path
 
 def test_a_bank_in_another_precision_is_named(capsys: Capture, tmp_path: Path, normals: Path) -> None:
     assert learn("screw", normals, tmp_path / "new", *NEW_STORE, "--bank-precision", "int8") == 0
-    assert "20 members a location, int8, " in capsys.readouterr().out
+    assert "20 normal patches kept for every place in the image, int8\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

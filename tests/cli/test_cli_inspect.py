@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from cli_helpers import assert_refused
 
 from dinosaur_ad.cli import main
+from dinosaur_ad.cli._results import COLUMNS
 from dinosaur_ad.store.codec import seal, unseal
 
 Capture = pytest.CaptureFixture[str]
@@ -24,12 +28,12 @@ def test_a_line_per_image_and_a_summary(capsys: Capture, store: Path, normals: P
     assert main(["inspect", str(normals / "001.png"), str(defect), "--store", str(store)]) == 0
     out, err = capsys.readouterr()
     good, bad = out.splitlines()
-    pattern = r"(\w+) +(\w+) +([\d.]+) / ([\d.]+)  p ([\d.]+)  (.+)"
+    pattern = r"(\w+) +(\w+) +([\d.]+) / ([\d.]+)  p ([\d.]+) \(.* good parts would look this odd\)  (.+)"
     assert re.fullmatch(pattern, good).group(1, 2, 6) == ("normal", "screw", str(normals / "001.png"))
     assert re.fullmatch(pattern, bad).group(1, 2, 6) == ("anomalous", "screw", str(defect))
     assert good.index("/") == bad.index("/")
     announced, summary = err.splitlines()
-    assert announced.startswith("encoder: three random DINOv2 blocks")
+    assert announced == "tiny-dinov2 on onnx-cpu, float32, preset tiny, seed 0"
     assert re.fullmatch(r"2 images: 1 anomalous, 0 unreadable; \d+ ms an image", summary)
 
 
@@ -45,9 +49,40 @@ def test_json_is_one_object_a_line_and_nothing_else(
     assert wanted | {"false_alarms"} <= good.keys()
     assert [row["path"] for row in (good, broken, bad)] == images
     assert (good["verdict"], bad["verdict"]) == ("normal", "anomalous")
-    assert broken.keys() == {"path", "error"}
+    assert good["overlay"] is None
+    assert datetime.fromisoformat(good["time"]).tzinfo is not None
+    assert good["made_by"]["preset"] == "tiny"
+    assert "three random DINOv2 blocks" in good["made_by"]["description"]
+    assert broken.keys() == {"path", "error", "time"}
     assert "not an image" in broken["error"]
     assert "3 images: 1 anomalous, 1 unreadable" in err
+
+
+def test_csv_has_a_header_and_a_row_per_image(
+    capsys: Capture, store: Path, normals: Path, defect: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "=broken\n.png").write_bytes(b"\x89PNG")
+    argv = ["inspect", str(normals / "001.png"), str(defect), str(tmp_path), "--store", str(store), "--format", "csv"]
+    with contextlib.chdir(tmp_path):
+        assert main([*argv[:3], "=broken\n.png", *argv[4:], "--overlays", str(tmp_path / "seen")]) == 3
+    out = capsys.readouterr().out
+    assert out.count("\n") == 4
+    good, bad, broken = csv.DictReader(out.splitlines())
+    assert tuple(good) == COLUMNS
+    assert (good["path"], good["verdict"], good["task"]) == (str(normals / "001.png"), "normal", "screw")
+    assert float(bad["score"]) > float(bad["threshold"]) > float(good["score"])
+    assert (float(bad["worst_right"]) - float(bad["worst_left"]), float(bad["false_alarms"])) == (14, 0.025)
+    assert Path(bad["overlay"]).is_file()
+    assert (bad["encoder"], bad["provider"], bad["precision"]) == ("tiny-dinov2", "onnx-cpu", "float32")
+    assert float(bad["ms"]) > 0
+    assert (broken["path"], broken["verdict"], broken["score"]) == ("'=broken\\n.png", "rejected", "")
+    assert "not an image" in broken["reason"]
+
+
+def test_json_names_the_overlay(capsys: Capture, store: Path, defect: Path, tmp_path: Path) -> None:
+    argv = ["inspect", str(defect), "--store", str(store), "--format", "json", "--overlays", str(tmp_path / "seen")]
+    assert main(argv) == 0
+    assert Path(json.loads(capsys.readouterr().out)["overlay"]).is_file()
 
 
 def test_exit_codes(capsys: Capture, store: Path, normals: Path, defect: Path, tmp_path: Path) -> None:
@@ -100,7 +135,7 @@ def test_a_file_name_cannot_break_the_line(capsys: Capture, store: Path, normals
 
 def test_bad_requests_are_refused(capsys: Capture, store: Path, defect: Path) -> None:
     inspect = ["inspect", str(defect), "--store", str(store)]
-    assert_refused(capsys, [*inspect, "--task", "scrw"], "the nearest names are screw", store)
+    assert_refused(capsys, [*inspect, "--task", "scrw"], "did you mean screw?", store)
     assert_refused(capsys, [*inspect, "--false-alarms", "2"], "from 0.000001 to 0.5, got '2'", store)
     assert_refused(capsys, [*inspect, "--threads", "0"], "threads must be at least 1", store)
     assert_refused(capsys, ["inspect", "gone-*.png", "--store", str(store)], "matches no images", store)

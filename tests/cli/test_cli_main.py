@@ -30,7 +30,7 @@ def test_version(capsys: Capture) -> None:
     assert capsys.readouterr().out == f"dinosaur {__version__}\n"
 
 
-@pytest.mark.parametrize("verb", ["learn", "update", "forget", "undo", "tasks", "inspect", "weights", "demo"])
+@pytest.mark.parametrize("verb", ["learn", "forget", "redo", "rename", "tasks", "inspect", "weights", "completion"])
 def test_every_verb_documents_its_exit_codes(capsys: Capture, verb: str) -> None:
     with pytest.raises(SystemExit) as exit_:
         main([verb, "--help"])
@@ -38,7 +38,7 @@ def test_every_verb_documents_its_exit_codes(capsys: Capture, verb: str) -> None
     assert "3    done, but some images could not be read" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("argv", [[], ["teach"], ["tasks"], ["tasks", "--store", "x", "--jsn"]])
+@pytest.mark.parametrize("argv", [[], ["teach"], ["tasks", "--store", "x", "--jsn"]])
 def test_bad_usage_exits_with_two(capsys: Capture, argv: list[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(argv)

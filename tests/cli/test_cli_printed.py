@@ -13,8 +13,7 @@ import pytest
 from cli_helpers import NEW_STORE_ELSEWHERE
 
 import dinosaur_ad.cli
-from dinosaur_ad.cli import main
-from dinosaur_ad.cli import teach_commands as teach
+from dinosaur_ad.cli import main, tasks_command
 from dinosaur_ad.cli._console import printable, say, show, show_json, table
 from dinosaur_ad.inspection import Rejected
 
@@ -119,12 +118,12 @@ def test_learn(tmp_path: Path, normals: Path, evil_images: Path) -> None:
 
 
 def test_tasks(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, store: Path) -> None:
-    facts = teach._facts
+    facts = tasks_command._facts
 
     def hostile(*arguments: object) -> dict[str, object]:
         return facts(*arguments) | {"name": EVIL, "last_change": EVIL, "changed": EVIL, "learned": "9999-99-99"}  # type: ignore[arg-type]
 
-    monkeypatch.setattr(teach, "_facts", hostile)
+    monkeypatch.setattr(tasks_command, "_facts", hostile)
     assert main(["tasks", "--store", str(store)]) == 0
     out, _ = capfdbinary.readouterr()
     assert_harmless(out, 3)

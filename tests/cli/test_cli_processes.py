@@ -30,7 +30,7 @@ def test_ctrl_c_while_learning_leaves_the_store_as_it_was(tmp_path: Path, normal
     before = tree_hash(store)
     process = start("learn", "nut", str(many), "--store", str(store))
     assert process.stderr is not None
-    assert process.stderr.readline().startswith("encoder: ")  # said once the first images are encoded
+    assert process.stderr.readline().startswith("tiny-dinov2 on ")  # said once the first images are encoded
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, err) == (130, "dinosaur: interrupted; the store is unchanged\n")

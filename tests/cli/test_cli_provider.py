@@ -44,7 +44,7 @@ def test_unknown_names_are_refused_even_when_not_strict(capsys: Capture, store: 
 def test_the_precision_is_announced(capsys: Capture, tmp_path: Path, normals: Path) -> None:
     argv = ["learn", "screw", str(normals), "--store", str(tmp_path / "new"), *NEW_STORE]
     assert main([*argv, "--provider", "onnx-cpu", "--precision", "int8", "--threads", "1"]) == 0
-    assert "provider: onnx-cpu; precision: int8;" in capsys.readouterr().err
+    assert "tiny-dinov2 on onnx-cpu, int8, " in capsys.readouterr().err
 
 
 def test_auto_says_what_it_chose_and_why(

@@ -30,7 +30,7 @@ def usage_error(capsys: Capture, *argv: str) -> str:
         (["inspct", "x"], "dinosaur: there is no verb 'inspct', did you mean inspect? See: dinosaur --help"),
         (["bench", "reprt"], "dinosaur bench: there is no verb 'reprt', did you mean report? See: dinosaur bench"),
         (["weights", "lst"], "there is no verb 'lst', did you mean list?"),
-        (["fly"], "there is no verb 'fly'; choose from: learn, update, forget, undo, tasks, inspect, "),
+        (["fly"], "there is no verb 'fly'; choose from: learn, update, forget, undo, redo, rename, tasks, inspect, "),
         (["inspect", "x", "--stor", "s"], "there is no option --stor, did you mean --store?"),
         (["inspect", "x", "--store", "s", "--false-alarm", "1%"], "did you mean --false-alarms?"),
         (["inspect", "x", "--store", "s", "--false-alarm=1%"], "did you mean --false-alarms?"),
@@ -38,7 +38,6 @@ def usage_error(capsys: Capture, *argv: str) -> str:
         (["tasks", "--store", "s", "--nothing-like-it"], "there is no option --nothing-like-it; see: dinosaur tasks"),
         (["tasks", "--store", "s", "x"], "it is not clear what 'x' should mean; see: dinosaur tasks --help"),
         (["inspect", "x", "--store", "s", "--engine", "spark"], "--engine cannot be 'spark'; choose from: local, ray"),
-        (["inspect", "x"], "the following arguments are required: --store; see: dinosaur inspect --help"),
     ],
 )
 def test_what_was_perhaps_meant(capsys: Capture, argv: list[str], sentence: str) -> None:
@@ -75,7 +74,7 @@ def test_a_share_that_cannot_be_meant_is_one_sentence(
 ) -> None:
     words = {"inspect": ["inspect", str(defect)], "export": ["export", "--out", "o"]}[verb]
     argv = [*words, "--store", str(store), f"--false-alarms={text}"]
-    assert_refused(capsys, argv, "takes a share such as 0.025 or 2.5%, from 0.000001 to 0.5, got '", store)
+    assert_refused(capsys, argv, "rate is a share such as 0.025 or 2.5%, from 0.000001 to 0.5, got '", store)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1025", "99999999999999999999", "many", "1.5", "9" * 5000])

@@ -70,7 +70,7 @@ def test_an_unknown_task_is_answered_with_the_nearest_ones(tasks: TaskStore) -> 
         tasks.record("screw")
     teach(tasks, "screw", 1)
     for ask in (tasks.record, tasks.drop, tasks.verify):
-        with pytest.raises(InputError, match=r"no task 'scerw' .* nearest names are screw"):
+        with pytest.raises(InputError, match=r"no task 'scerw' .*, did you mean screw"):
             ask("scerw")
     with pytest.raises(StoreError, match="no file 'reserve'; it has bank"):
         tasks.arrays("screw", "reserve")

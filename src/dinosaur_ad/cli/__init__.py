@@ -15,12 +15,14 @@ from collections.abc import Sequence
 
 from dinosaur_ad import __version__
 from dinosaur_ad.cli import bench_command as bench
+from dinosaur_ad.cli import completion_command as completion
 from dinosaur_ad.cli import demo_command as demo
 from dinosaur_ad.cli import export_command as export
 from dinosaur_ad.cli import health_command as health
 from dinosaur_ad.cli import inspect_command as inspect
 from dinosaur_ad.cli import profile_command as profile
 from dinosaur_ad.cli import report_command as report
+from dinosaur_ad.cli import tasks_command as tasks
 from dinosaur_ad.cli import teach_commands as teach
 from dinosaur_ad.cli import weights_command as weights
 from dinosaur_ad.cli._console import (
@@ -36,6 +38,7 @@ from dinosaur_ad.cli._console import (
 )
 from dinosaur_ad.cli._extras import missing
 from dinosaur_ad.cli._parser import Parser
+from dinosaur_ad.cli._settings import apply_settings
 from dinosaur_ad.errors import DinosaurError
 
 __all__ = ["main"]
@@ -70,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:
         return _answered(error)
     try:
+        apply_settings(arguments)
         code: int = arguments.run(arguments)
         sys.stdout.flush()  # here, where a full disk or a closed pipe still gets its answer
     except BaseException as error:
@@ -79,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     try:
-        return _parser().parse_args(argv)
+        return make_parser().parse_args(argv)
     finally:
         sys.stdout.flush()  # of a help text, before the interpreter tries at its exit
 
@@ -111,17 +115,19 @@ def _answered(error: BaseException) -> int:
     )
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """The parser of the whole command."""
     parser = Parser(
         prog="dinosaur",
-        description="Visual inspection from normal images only: teach a product, inspect anything, correct, forget.",
+        description="Visual inspection from normal images only: teach a product, inspect anything, correct, forget.\n"
+        'Instead of --store DIR: set DINOSAUR_STORE, or write store = "DIR" into a dinosaur.toml here or above.',
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dinosaur {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (teach, inspect, report, weights, export, profile, health, bench, demo):
+    for group in (teach, tasks, inspect, report, weights, export, profile, health, bench, demo, completion):
         group.add_parser(verbs)
     return parser
 

@@ -1,11 +1,13 @@
-"""What the verbs print and answer with: exit codes, words on stderr, results on stdout, tables.
+"""Exit codes, messages on stderr, results on stdout, tables.
 
-Everything a verb prints goes through :func:`say`, :func:`show`, :func:`show_page` or :func:`show_json`, which escape
-what others wrote. A test keeps ``print`` out of the verbs.
+Everything a verb prints goes through :func:`say`, :func:`show`, :func:`show_page`, :func:`show_json` or
+:func:`show_csv`, which escape foreign text. A test keeps ``print`` out of the verbs.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import os
@@ -75,6 +77,13 @@ def show_page(text: str) -> None:
 def show_json(document: Any) -> None:
     """Print one JSON object on a line of its own; numbers that JSON has no form for become null."""
     _write(f"{json.dumps(_finite(document), allow_nan=False)}\n")
+
+
+def show_csv(cells: Sequence[str]) -> None:
+    """Print one row of a CSV file."""
+    row = io.StringIO()
+    csv.writer(row, lineterminator="\n").writerow(cells)
+    _write(row.getvalue())
 
 
 def _write(text: str) -> None:

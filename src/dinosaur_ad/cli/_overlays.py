@@ -50,8 +50,8 @@ class Overlays:
         for parent in {self._place(path).parent for path in paths}:
             self._refuse_bad_place(parent)
 
-    def save(self, inspection: Inspection) -> None:
-        """Draw an inspection of a file and write it."""
+    def save(self, inspection: Inspection) -> Path:
+        """Draw an inspection of a file, write it, and return where."""
         from dinosaur_ad.images.drawing import save_overlay
         from dinosaur_ad.images.loading import read_image
 
@@ -60,6 +60,7 @@ class Overlays:
         path = self._free(self._place(image), mark)
         self._refuse_bad_place(path.parent)  # again: a link may have been made in the meantime
         save_overlay(path, read_image(inspection.path), inspection, marks={MARK: mark})
+        return path
 
     def _place(self, image: Path) -> Path:
         """Where the overlay of an image belongs, without its suffix."""

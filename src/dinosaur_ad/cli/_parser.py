@@ -1,15 +1,15 @@
-"""The options that verbs share, and a parser that answers what it does not understand in one line."""
+"""The options that verbs share, and a parser that refuses wrong usage in one line."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from dinosaur_ad._text import did_you_mean
 from dinosaur_ad.cli._console import EPILOG, EXIT_ERROR, printable, say
 from dinosaur_ad.errors import InputError
 
@@ -77,16 +77,6 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """The end of a sentence about a name that is not known, empty where none is near.
-
-    >>> did_you_mean("inspct", ["inspect", "update"]), did_you_mean("x", ["inspect"])
-    (', did you mean inspect?', '')
-    """
-    near = difflib.get_close_matches(word[:_SHOWN], names, n=1)
-    return f", did you mean {near[0]}?" if near else ""
-
-
 def share(text: str) -> float:
     """A share of false alarms: ``0.05``, ``5%`` and ``5 %`` are the same.
 
@@ -100,7 +90,7 @@ def share(text: str) -> float:
         value = math.nan
     if not LEAST_SHARE <= value <= MOST_SHARE:  # written so that NaN fails too
         raise InputError(
-            f"--false-alarms takes a share such as 0.025 or 2.5%, from {LEAST_SHARE:f} to {MOST_SHARE:g}, got "
+            f"A false-alarm rate is a share such as 0.025 or 2.5%, from {LEAST_SHARE:f} to {MOST_SHARE:g}, got "
             f"'{printable(text, _SHOWN)}'."
         )
     return value
@@ -135,7 +125,18 @@ def add_verb(verbs: Subparsers, name: str, run: Callable[[argparse.Namespace], i
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the option that names the store."""
-    parser.add_argument("--store", metavar="DIR", type=Path, required=True, help="the folder that keeps what is taught")
+    parser.add_argument(
+        "--store",
+        metavar="DIR",
+        type=Path,
+        help="the folder that keeps what is taught (default: DINOSAUR_STORE, or store in a dinosaur.toml)",
+    )
+    add_settings(parser, "store")
+
+
+def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Say which options of a verb the environment and a ``dinosaur.toml`` may give."""
+    parser.set_defaults(settings=(*(parser.get_default("settings") or ()), *names))
 
 
 def add_false_alarms(parser: argparse._ActionsContainer, help_: str) -> None:
@@ -147,6 +148,7 @@ def add_images(parser: argparse.ArgumentParser) -> None:
     """Add the images, and the options of whatever encodes them."""
     parser.add_argument("images", metavar="IMAGES", nargs="+", help="image files, folders or globs")
     add_encoder_options(parser)
+    add_settings(parser, "provider", "precision", "threads")
 
 
 def add_threads(parser: argparse._ActionsContainer) -> None:

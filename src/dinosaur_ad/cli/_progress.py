@@ -1,18 +1,21 @@
-"""How far a command is: a bar on a terminal, and who encodes."""
+"""A progress bar on a terminal, and one line that says which encoder makes the results."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dinosaur_ad.cli._console import say
 
 if TYPE_CHECKING:
     from dinosaur_ad.cluster import Fleet
     from dinosaur_ad.detector import Dinosaur
+
+Item = TypeVar("Item")
 
 SHORTLY = 1.0
 """Seconds without a bar, because what is done by then needs none; and between two looks at the clock."""
@@ -24,11 +27,11 @@ TEACHING = "choosing what to remember, then the threshold"
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """A bar on a terminal, for what takes more than a second; with the first image it says who encodes.
+    """A bar on a terminal, for what takes more than a second; the encoder is named with the first image.
 
-    Not before: a command that is refused should be refused at once, without loading an encoder. The bar names what is
-    done now and its clock goes on while nothing is counted: loading an encoder and choosing a memory can take longer
-    than all the images. ``then`` is what is done when all images have been seen.
+    Not before: a command that is refused should be refused at once, without loading an encoder. The bar names the
+    current step and its clock runs while nothing is counted: loading an encoder and choosing a memory can take longer
+    than all the images. ``then`` is the step after all images have been encoded.
     """
 
     def __init__(self, detector: Dinosaur | Fleet, total: int | None = None, *, then: str = "") -> None:
@@ -58,7 +61,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._bar.update(done - self._bar.n)
 
     def announce(self) -> None:
-        """Say once which encoder makes the results, in its own words."""
+        """Print once which encoder makes the results."""
         if not self._announced:
             self._announced = True
             self._bar.set_description_str("", refresh=False)
@@ -90,8 +93,13 @@ def _width() -> dict[str, Any]:
     return {"dynamic_ncols": True} if known else {"ncols": _USUAL_WIDTH}
 
 
+def counted(items: Sequence[Item], unit: str) -> Iterator[Item]:
+    """The items one after another, with a bar on a terminal if that takes more than a second."""
+    from tqdm import tqdm
+
+    yield from tqdm(items, unit=unit, delay=SHORTLY, disable=None, leave=False, **_width())
+
+
 def _encoder_line(info: dict[str, Any]) -> str:
-    return (
-        f"encoder: {info['description']} ({info['encoder']}); provider: {info['provider']}; "
-        f"precision: {info['precision']}; preset: {info['preset']}; seed: {info['seed']}"
-    )
+    """What makes the results, in one short line; JSON has all of it."""
+    return f"{info['encoder']} on {info['provider']}, {info['precision']}, preset {info['preset']}, seed {info['seed']}"

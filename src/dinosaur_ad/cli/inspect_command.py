@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,34 +13,27 @@ from dinosaur_ad.cli._console import (
     EXIT_NOT_JUDGED,
     EXIT_OK,
     EXIT_UNREADABLE,
-    printable,
-    report_rejected,
     say,
-    show,
-    show_json,
 )
 from dinosaur_ad.cli._overlays import Overlays, say_overlays_left_out
 from dinosaur_ad.cli._parser import (
     Subparsers,
     add_false_alarms,
     add_images,
+    add_settings,
     add_store,
     add_verb,
     encoder_options,
     open_store,
 )
 from dinosaur_ad.cli._progress import Progress
+from dinosaur_ad.cli._results import ANOMALOUS, NORMAL, WRITERS
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
     from dinosaur_ad.cluster import Fleet
     from dinosaur_ad.detector import Dinosaur
-    from dinosaur_ad.inspection import Inspection, Rejected
-
-NORMAL, ANOMALOUS = "normal", "anomalous"
-"""The verdicts that are a judgement; any other says that there is none."""
-_COLOURS = {ANOMALOUS: "\x1b[31m", NORMAL: "\x1b[32m"}
-_YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
+    from dinosaur_ad.inspection import Inspection
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -55,8 +46,12 @@ def add_parser(verbs: Subparsers) -> None:
     )
     add_images(parser)
     add_store(parser)
+    add_settings(parser, "false_alarms", "overlays")
     parser.add_argument("--task", metavar="NAME", help="compare with this task only")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line per image, and nothing else")
+    parser.add_argument(
+        "--format", choices=tuple(WRITERS), help="text (default), json (one object a line per image), csv (one row)"
+    )
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     parser.add_argument(
         "--overlays",
         metavar="DIR",
@@ -126,7 +121,7 @@ def inspect(arguments: argparse.Namespace) -> int:
     if arguments.overlays:
         overlays = Overlays(arguments.overlays, arguments.images, paths, arguments.store)
     say_overlays_left_out(arguments.images)
-    names = max(map(len, detector.store.names()), default=0)
+    write = WRITERS[arguments.format or "text"](detector)
     count, reasons = _Count(), set[str]()
     with Progress(detector, len(paths)) as progress:
         results = detector.stream(paths, task=arguments.task, false_alarms=arguments.false_alarms)
@@ -134,19 +129,18 @@ def inspect(arguments: argparse.Namespace) -> int:
             if isinstance(result, Rejected):
                 count.unreadable += 1
                 with progress.writing():
-                    _print_rejected(result, as_json=arguments.json)
+                    write.rejected(result)
             else:
                 progress.announce()
                 damaged = count.take(result)
+                overlay = overlays.save(result) if overlays else None
                 with progress.writing():
                     if result.reason and result.reason not in reasons:
                         reasons.add(result.reason)
                         say(f"not ready: {result.reason}")
                     for name in damaged:
                         say(f"left out: {_why_left_out(detector, name)}")
-                    _print(result, names, as_json=arguments.json)
-                if overlays:
-                    overlays.save(result)
+                    write.inspection(result, overlay)
             progress.update(done)
     say(count.sentence())
     return count.exit_code(tell_anomalies=arguments.exit_code)
@@ -186,33 +180,3 @@ def _on_ray(arguments: argparse.Namespace) -> tuple[Fleet, Sequence[Path | str]]
     if remote and arguments.overlays:
         raise InputError(f"Overlays are drawn here, from files, and '{remote}' is none; leave --overlays out.")
     return fleet, images
-
-
-def _print_rejected(rejected: Rejected, *, as_json: bool) -> None:
-    if as_json:
-        show_json({"path": rejected.path, "error": rejected.reason})
-    else:
-        report_rejected([rejected])
-
-
-def _print(inspection: Inspection, names: int, *, as_json: bool) -> None:
-    if as_json:
-        show_json(inspection.to_json())
-        return
-    verdict = f"{inspection.verdict:<{len(ANOMALOUS)}}"
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        colour = _COLOURS.get(inspection.verdict, _YELLOW)
-        show(_after_verdict(inspection, names), before=f"{colour}{printable(verdict)}{_PLAIN}")
-    else:
-        show(verdict + _after_verdict(inspection, names))
-
-
-def _after_verdict(inspection: Inspection, names: int) -> str:
-    task = f"  {inspection.task:<{names}}  "
-    return (
-        f"{task}{inspection.score:7.3f} / {inspection.threshold:.3f}  p {inspection.p_value:.4f}  {_path(inspection)}"
-    )
-
-
-def _path(inspection: Inspection) -> str:
-    return printable(inspection.path)

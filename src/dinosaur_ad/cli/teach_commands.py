@@ -5,30 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dinosaur_ad.cli._console import (
-    EXIT_ERROR,
-    EXIT_OK,
-    EXIT_UNREADABLE,
-    printable,
-    report_rejected,
-    say,
-    show,
-    show_json,
-    table,
-)
+from dinosaur_ad._text import did_you_mean, printable
+from dinosaur_ad.cli._console import EXIT_OK, EXIT_UNREADABLE, report_rejected, say, show
 from dinosaur_ad.cli._overlays import say_overlays_left_out
 from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store
 from dinosaur_ad.cli._progress import TEACHING, Progress
-from dinosaur_ad.errors import DinosaurError, StoreError
+from dinosaur_ad.cli.tasks_command import say_removed
+from dinosaur_ad.errors import DinosaurError, InputError, StoreError
 
 if TYPE_CHECKING:
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Learned
-    from dinosaur_ad.store import TaskRecord
 
 RECOMMENDED_IMAGES = 20
 
@@ -54,11 +44,13 @@ def add_parser(verbs: Subparsers) -> None:
         "--budget", metavar="SIZE", help="the most this task may take, like 2MB; precision and size follow"
     )
     group.add_argument("--bank-precision", metavar="NAME", help="float32, float16 or int8 (default: the preset's)")
+    _add_verbose(parser)
 
     parser = add_verb(verbs, "update", update, "Add normal images to a task. Those it has learned are not needed.")
     parser.add_argument("name", metavar="NAME", help="the task")
     add_images(parser)
     add_store(parser)
+    _add_verbose(parser)
 
     parser = add_verb(verbs, "forget", forget, "Remove a task. undo brings it back.")
     parser.add_argument("name", metavar="NAME", help="the task")
@@ -78,17 +70,17 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("new", metavar="NEW", help="what it is called from now on")
     add_store(parser)
 
-    parser = add_verb(verbs, "tasks", tasks, "List what has been taught.")
-    add_store(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--verify", action="store_true", help="read every file and compare it with its hash")
-    parser.add_argument("--prune", action="store_true", help="first remove forgotten tasks for good")
+
+def _add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--verbose", action="store_true", help="also say what is kept, and where the time went")
 
 
 def learn(arguments: argparse.Namespace) -> int:
     """Teach a new task."""
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.encoders.options import EncoderOptions
+
+    _refuse_unknown(arguments)
 
     detector = Dinosaur(
         arguments.store,
@@ -114,7 +106,17 @@ def learn(arguments: argparse.Namespace) -> int:
             replace=arguments.replace,
             progress=progress,
         )
-    return _report(detector, learned, f"learned '{learned.task}' from {learned.images} images")
+    return _report(arguments, detector, learned, f"learned '{learned.task}' from {learned.images} images")
+
+
+def _refuse_unknown(arguments: argparse.Namespace) -> None:
+    """Refuse the name of a preset or an encoder that does not exist, with the nearest one that does."""
+    from dinosaur_ad.encoders.registry import list_specs
+    from dinosaur_ad.presets import PRESETS
+
+    for what, name, known in (("preset", arguments.preset, PRESETS), ("encoder", arguments.encoder, list_specs())):
+        if name is not None and name not in known and (guess := did_you_mean(name, known)):
+            raise InputError(f"There is no {what} '{printable(name, 60)}'{guess}")
 
 
 def update(arguments: argparse.Namespace) -> int:
@@ -124,8 +126,8 @@ def update(arguments: argparse.Namespace) -> int:
     say_overlays_left_out(arguments.images)
     with _interruptible(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.update(arguments.name, arguments.images, progress=progress)
-    added = f"{learned.images} images, now {learned.total_images}"
-    return _report(detector, learned, f"updated '{learned.task}' with {added}")
+    added = f"{learned.images} images, now {learned.total_images},"
+    return _report(arguments, detector, learned, f"updated '{learned.task}' with {added}")
 
 
 def forget(arguments: argparse.Namespace) -> int:
@@ -133,7 +135,7 @@ def forget(arguments: argparse.Namespace) -> int:
     detector = open_store(arguments)
     with _interruptible(arguments):
         detector.forget(arguments.name)
-    _say_removed(detector)
+    say_removed(detector)
     show(f"forgot '{arguments.name}'; undo brings it back")
     return EXIT_OK
 
@@ -179,44 +181,11 @@ def _left(changes: Sequence[tuple[str, bool]]) -> str:
     return f"undo can still take back: {', '.join(words)}"
 
 
-def tasks(arguments: argparse.Namespace) -> int:
-    """List the tasks; a damaged one is reported and the rest are listed."""
-    detector = open_store(arguments)
-    if arguments.prune:
-        removed = detector.store.prune()
-        say(f"removed for good: {', '.join(removed)}" if removed else "no forgotten task to remove")
-        _say_removed(detector)
-    code, facts = EXIT_OK, []
-    for name in detector.store.names():
-        try:
-            if arguments.verify:
-                detector.verify(name)
-            facts.append(_facts(detector, detector.store.record(name)))
-        except StoreError as error:
-            say(f"dinosaur: {error}")
-            code = EXIT_ERROR
-    if arguments.json:
-        for each in facts:
-            show_json(each)
-    elif facts:
-        header = ("name", "images", "members", "MB", "threshold", "learned", "last change")
-        show(*table(header, [_row(each) for each in facts], numeric=header[1:5]))
-    elif code == EXIT_OK:
-        say("no task has been taught yet; start with: dinosaur learn")
-    return code
-
-
-def _say_removed(detector: Dinosaur) -> None:
-    """Name what the change removed from the store: versions that undo no longer reaches, or what a crash left."""
-    if removed := detector.store.removed:
-        say(f"removed from the store: {', '.join(removed)}")
-
-
-def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
+def _report(arguments: argparse.Namespace, detector: Dinosaur, learned: Learned, what: str) -> int:
     from dinosaur_ad.bank.budget import describe
 
     report_rejected(learned.rejected)
-    _say_removed(detector)
+    say_removed(detector)
     if known := len(learned.duplicates):
         say(f"left out: {known} image{'s' * (known != 1)} that the task knew already, or that came twice")
     if learned.not_ready:
@@ -230,53 +199,17 @@ def _report(detector: Dinosaur, learned: Learned, what: str) -> int:
             f"warning: only {learned.total_images} images: the threshold is {quality}; "
             f"{RECOMMENDED_IMAGES} or more are recommended"
         )
-    threshold = detector.threshold(learned.task)
-    chosen = describe(detector.store.record(learned.task).manifest)
-    steps = ", ".join(f"{step} {seconds:.1f}" for step, seconds in learned.seconds.items())
+    record = detector.store.record(learned.task)
     show(
-        f"{what}: {learned.members} members a location{chosen}, {learned.bytes / 1e6:.1f} MB, "
-        f"threshold {threshold:.3f} at {detector.preset.false_alarms:.1%} false alarms; "
-        f"{sum(learned.seconds.values()):.1f} s ({steps})"
+        f"{what} in {sum(learned.seconds.values()):.1f} s: threshold {detector.threshold(learned.task):.3f} (at most "
+        f"{detector.preset.false_alarms * 100:g} % false alarms asked), {learned.bytes / 1e6:.1f} MB"
     )
+    chosen = describe(record.manifest)  # not empty where a budget or another precision was asked for
+    if chosen or arguments.verbose:
+        show(f"memory: {learned.members} normal patches kept for every place in the image{chosen}")
+    if arguments.verbose:
+        show("seconds: " + ", ".join(f"{step} {seconds:.1f}" for step, seconds in learned.seconds.items()))
     return EXIT_UNREADABLE if learned.rejected else EXIT_OK
-
-
-def _facts(detector: Dinosaur, record: TaskRecord) -> dict[str, Any]:
-    latest = record.history[-1] if record.history else {"action": record.action, "date": record.date}
-    return {
-        "name": record.name,
-        "images": len(record.manifest["images"]),
-        "members": record.manifest["members"],
-        "bytes": sum(info.bytes for info in record.files.values()),
-        "threshold": detector.threshold(record.name),
-        "false_alarms": detector.preset.false_alarms,
-        "learned": record.created,
-        "changed": latest["date"],
-        "last_change": latest["action"],
-        "encoder": detector.store.header["encoder"]["encoder"],
-        "preset": detector.preset.name,
-        "bank": record.manifest.get("bank", {}),
-    }
-
-
-def _row(facts: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        facts["name"],
-        str(facts["images"]),
-        str(facts["members"]),
-        f"{facts['bytes'] / 1e6:.1f}",
-        f"{facts['threshold']:.3f}",
-        _local(facts["learned"]),
-        f"{facts['last_change']} {_local(facts['changed'])}",
-    )
-
-
-def _local(date: str) -> str:
-    """A time of the store on the clock of this machine, with its zone; what is no time is shown as it is."""
-    try:
-        return datetime.fromisoformat(date).astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    except (TypeError, ValueError, OverflowError):
-        return printable(date, 20)
 
 
 @contextmanager

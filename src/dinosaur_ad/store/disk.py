@@ -115,7 +115,7 @@ class Disk:
 
     def _read_mark(self) -> set[tuple[str, int]] | None:
         try:
-            lines = self.read(WRITER, _MARK_BYTES).decode("ascii", "replace").split("\n")
+            lines = self.read(WRITER, _MARK_BYTES).decode(errors="replace").split("\n")
         except FileNotFoundError:
             return None
         except (OSError, ValueError):

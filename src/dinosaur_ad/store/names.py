@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
 
 TASKS = "tasks"
@@ -12,8 +13,10 @@ POINTER = "task.json"
 FORGOTTEN = "forgotten.json"  # the pointer of a task that was forgotten by giving it this name
 MANIFEST = "manifest.json"
 
-_MAX_NAME = 64
-_NAME = re.compile(rf"(?!-)(?!\.)[A-Za-z0-9_.-]{{1,{_MAX_NAME}}}(?<!\.)")
+_MOST_BYTES = 128  # of a name in UTF-8; file systems take 255, and the lock file of a task has a longer name
+_FORBIDDEN = '/\\<>:"|?*'  # in names of files, somewhere
+# Control characters, marks without width or that reverse the writing, halves of characters, line separators.
+_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL"} | {port + n for port in ("COM", "LPT") for n in "123456789"}
 _FILE = re.compile(r"[a-z][a-z0-9_]*")
 _ARRAYS = ".safetensors"
@@ -21,22 +24,32 @@ _VERSION = re.compile(r"v([0-9]{4,10})")
 
 
 def check_task_name(name: str) -> str:
-    """Return ``name`` if it can name a folder on every system, else raise an InputError with one that can.
+    """Return ``name`` in Unicode's form NFC if it can name a folder on every system, else raise an InputError.
 
-    >>> check_task_name("metal_nut-2.1")
-    'metal_nut-2.1'
+    >>> check_task_name("metal_nut-2.1"), check_task_name("Deckel gro\u00df"), check_task_name("\u87ba\u4e1d")
+    ('metal_nut-2.1', 'Deckel groß', '螺丝')
     """
-    if is_task_name(name):
-        return name
+    normal = unicodedata.normalize("NFC", name)
+    if is_task_name(normal):
+        return normal
     raise InputError(
-        f"A task cannot be called {name!r}: use 1 to {_MAX_NAME} letters, digits, '_', '-' or dots, no dot "
-        f"at an end, no '-' at the start and no name reserved by Windows, for example {_cleaned(name)!r}."
+        f"A task cannot be called {printable(repr(name))}: use letters, digits, spaces and signs other than "
+        f"{' '.join(_FORBIDDEN)} (at most {_MOST_BYTES} bytes), no dot or space at an end, no '-' at the start and no "
+        f"name reserved by Windows, for example {_cleaned(normal)!r}."
     )
 
 
 def is_task_name(name: str) -> bool:
-    """Tell whether a task may have this name."""
-    return bool(_NAME.fullmatch(name)) and name.partition(".")[0].upper() not in _WINDOWS_DEVICES
+    """Tell whether a task may have this name: one that is safe as the name of a folder, in the form NFC."""
+    return (
+        0 < len(name.encode(errors="replace")) <= _MOST_BYTES
+        and unicodedata.is_normalized("NFC", name)
+        and not any(letter in _FORBIDDEN or unicodedata.category(letter) in _UNSEEN for letter in name)
+        and name == name.strip()
+        and name[0] not in ".-"
+        and name[-1] != "."
+        and name.partition(".")[0].rstrip().upper() not in _WINDOWS_DEVICES
+    )
 
 
 def is_file_name(file: str) -> bool:
@@ -99,6 +112,7 @@ def array_path(name: str, version: int, file: str) -> str:
 
 
 def _cleaned(name: str) -> str:
-    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    words = re.sub(r"[^A-Za-z0-9_.-]+", "-", ascii_name).strip(".-")[:_MAX_NAME].rstrip(".-")
-    return words if is_task_name(words) else f"task-{words}"[:_MAX_NAME].rstrip(".-")
+    """A name near to ``name`` that a task may have, and that is easy to type."""
+    seen = "".join("-" if letter in f"{_FORBIDDEN}'" or not letter.isprintable() else letter for letter in name)
+    cut = re.sub("-+", "-", seen).strip(" .-").encode()[: _MOST_BYTES - 5].decode(errors="ignore").strip(" .-")
+    return cut if is_task_name(cut) else f"task-{cut}".rstrip(" .-")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import hashlib
 import math
+import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from dinosaur_ad._text import did_you_mean
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
 from dinosaur_ad.store.array_files import LinkError, reason
 from dinosaur_ad.store.codec import Array, decode_arrays
@@ -30,6 +31,7 @@ from dinosaur_ad.store.records import TaskRecord, decode_record
 from dinosaur_ad.store.versions import FORGET, Pointer
 
 _Result = TypeVar("_Result")
+_NAMED = 5  # tasks that a refusal names
 
 # What to do where the file itself is not to blame.
 _ADVICE = {
@@ -82,7 +84,7 @@ class TaskReader:
         return sorted(order, key=lambda name: (order[name], name))
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names()
+        return isinstance(name, str) and unicodedata.normalize("NFC", name) in self.names()
 
     def record(self, name: str) -> TaskRecord:
         """Return the newest version of a task, without its arrays; costs one look at its pointer's stamp."""
@@ -148,7 +150,9 @@ class TaskReader:
 
     def _folders(self) -> list[str]:
         try:
-            return [name for name in self._files.children(TASKS) if is_task_name(name)]
+            # Some file systems of macOS decompose the letters of names.
+            names = (unicodedata.normalize("NFC", name) for name in self._files.children(TASKS))
+            return [name for name in dict.fromkeys(names) if is_task_name(name)]
         except OSError as error:
             no_folder = isinstance(error, LinkError | NotADirectoryError)
             advice = "put the folder itself in its place" if no_folder else "check its permissions"
@@ -186,7 +190,8 @@ class TaskReader:
 
     def _existing(self, name: str) -> Pointer:
         """Return the pointer of a task that is there."""
-        pointer = self._pointer(check_task_name(name))
+        name = check_task_name(name)
+        pointer = self._pointer(name)
         if pointer.exists:
             return pointer
         if pointer.versions:
@@ -194,14 +199,17 @@ class TaskReader:
             hint = (
                 f"{'it was forgotten, and undo' if forgotten else 'its learning was undone, and redo'} brings it back"
             )
-        elif nearest := difflib.get_close_matches(name, self.names(), n=3, cutoff=0):
-            hint = f"the nearest names are {', '.join(nearest)}"
+        elif near := did_you_mean(name, names := self.names()):
+            raise InputError(f"There is no task {name!r} in the store {self._files}{near}")
+        elif names:
+            hint = f"it has {', '.join(names[:_NAMED])}{' and more' if len(names) > _NAMED else ''}"
         else:
             hint = "no task has been learned yet"
         raise InputError(f"There is no task {name!r} in the store {self._files}: {hint}.")
 
     def _steadily(self, name: str, read: Callable[[str, Pointer], _Result]) -> _Result:
         """Read the current version; if that fails because a writer has moved on, read the new one."""
+        name = check_task_name(name)
         while True:
             pointer = self._existing(name)
             try:

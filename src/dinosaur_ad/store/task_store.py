@@ -59,7 +59,7 @@ class TaskStore(TaskReader):
         if not all(is_file_name(file) for file in files):
             raise ValueError(f"file names are lower-case words, not {list(files)}")
         blobs = {file: encode_arrays(arrays) for file, arrays in files.items()}
-        with self._changing(name):
+        with self._changing(name) as name:
             pointers = self._pointers()
             _refuse_clash(name, pointers)
             pointer = self._changeable(name)
@@ -79,7 +79,7 @@ class TaskStore(TaskReader):
         Where that cannot be written, because the disk is full or the pointer damaged, the pointer gets another name
         instead, which takes no space; the history of the task then does not say that it was forgotten.
         """
-        with self._changing(name):
+        with self._changing(name) as name:
             try:
                 self._switch(name, self._existing(name).dropped())
             except DamagedError:
@@ -99,7 +99,7 @@ class TaskStore(TaskReader):
         Where the version before is damaged, it goes on to the newest one that is intact. A task whose pointer is
         damaged gets its newest intact version back; the action is then "damage".
         """
-        with self._changing(name):
+        with self._changing(name) as name:
             if self._files.stamp(pointer_path(name)) is None and self._files.stamp(forgotten_path(name)) is not None:
                 self._files.move(forgotten_path(name), pointer_path(name))
                 return FORGET
@@ -121,7 +121,7 @@ class TaskStore(TaskReader):
 
         Any other change of the task in between removes what could be made again.
         """
-        with self._changing(name):
+        with self._changing(name) as name:
             pointer = self._pointer(name) if self._files.stamp(pointer_path(name)) is not None else Pointer()
             if not pointer.redo:
                 raise StoreError(
@@ -137,8 +137,7 @@ class TaskStore(TaskReader):
 
         Its folder is renamed, which happens at once; to take it back, rename it back.
         """
-        check_task_name(name)
-        check_task_name(new)
+        name, new = check_task_name(name), check_task_name(new)
         with self.writer(), write_errors(self._files):
             self._existing(name)
             others = {other: pointer for other, pointer in self._pointers().items() if other != name}
@@ -164,7 +163,7 @@ class TaskStore(TaskReader):
         with self.writer():
             gone = [name for name in self._folders() if self._is_forgotten(name)]
             for name in gone:
-                with self._changing(name):
+                with self._changing(name) as name:
                     self._switch(name, Pointer())
         return gone
 
@@ -176,7 +175,7 @@ class TaskStore(TaskReader):
         a second until it is our turn. The thread that has the turn may ask for it again. Ask before :meth:`writer`,
         which is for the moment of writing, and never inside it.
         """
-        check_task_name(name)
+        name = check_task_name(name)
         sentence = f"Waiting until the task {name!r} has been taught by someone else; then it goes on."
         turn = self._files.turn(name).taken(lambda: waiting(sentence) if waiting else None)
         with write_errors(self._files):
@@ -205,12 +204,12 @@ class TaskStore(TaskReader):
         """Bring what is on disk to the current format; a store in memory has no other."""
 
     @contextmanager
-    def _changing(self, name: str) -> Iterator[None]:
-        check_task_name(name)  # before anything else: the sweep removes what it finds under this name
+    def _changing(self, name: str) -> Iterator[str]:
+        name = check_task_name(name)  # before anything else: the sweep removes what it finds under this name
         with self.writer():
             try:
                 with write_errors(self._files):
-                    yield
+                    yield name
             finally:  # after a failure too, and after Ctrl-C: what the pointer does not name is rubbish
                 self._sweep(name)
 
