@@ -1,8 +1,10 @@
-"""What the build of the site adds to MkDocs (see mkdocs.yml): links out of docs/, and docstrings as Markdown."""
+"""What the build of the site adds to MkDocs (see mkdocs.yml): links out of docs/, notebooks, docstrings as Markdown."""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -14,19 +16,32 @@ ROLE = re.compile(r":(?:attr|class|func|meth|mod):`~?([^`]+)`")
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", flags=re.M)
 
 
+NOTEBOOK = re.compile(r"<!-- notebook: (\S+) -->")
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links that leave docs/ to pages of the site, or to no page where the site has none."""
-    if page.file.src_uri == "changelog.md":  # CHANGELOG.md lies beside docs/ and links into it
-        markdown = page.file.content_string.replace('--8<-- "CHANGELOG.md"', _changelog())
+    """Insert the changelog and notebooks where a page names them, and point links that leave docs/ to pages of the site."""
+    markdown = markdown.replace("<!-- changelog -->", Path("CHANGELOG.md").read_text("utf-8").replace("](docs/", "]("))
+    markdown = NOTEBOOK.sub(lambda name: _notebook(Path("docs") / name[1]), markdown)
     for target, there in PAGE_OF.items():
         markdown = markdown.replace(f"]({target})", f"]({there})")
     # A comment begins a block of HTML that ends with the next blank line: a list or a table right after it would be text.
     return re.sub(r"^(<!-- begin: .+ -->)\n", r"\1\n\n", markdown, flags=re.M)
 
 
-def _changelog() -> str:
-    with open("CHANGELOG.md", encoding="utf-8") as file:
-        return file.read().replace("](docs/", "](")
+def _notebook(path: Path) -> str:
+    """The cells of a notebook and what they show, as Markdown."""
+    parts = []
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            data = output.get("data", {"text/plain": "".join(output.get("text", ""))})
+            if "image/jpeg" in data:
+                parts.append(f'<img alt="what the cell shows" src="data:image/jpeg;base64,{data["image/jpeg"]}">')
+            else:
+                parts.append(f"```text\n{data['text/plain'].rstrip()}\n```")
+    return "\n\n".join(parts)
 
 
 def markdown_of(docstring: str) -> str:

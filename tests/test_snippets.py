@@ -10,6 +10,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -282,6 +283,21 @@ def test_the_page_runs(
         else:
             run_shell(block, monkeypatch, learned)
     CHECKS.get(page, lambda *_: None)(names, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs").rglob("*.ipynb")), ids=lambda path: path.name)
+def test_the_notebook_runs(notebook: Path, sandbox: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells run in order, and the stored outputs are of the same kinds and small."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    stored = notebook.read_text("utf-8")
+    document = importlib.import_module("run_notebook").run(json.loads(stored))
+    shown, expected = (
+        [[(output["output_type"], *output.get("data", ())) for output in cell.get("outputs", [])] for cell in cells]
+        for cells in (document["cells"], json.loads(stored)["cells"])
+    )
+    assert shown == expected
+    assert len(stored) < 100_000
 
 
 def test_every_public_name_is_on_the_python_page() -> None:

@@ -1,7 +1,7 @@
-"""A box without torch: a fresh environment with the run time alone does everything that a box has to do.
+"""The wheel, installed into an empty environment without torch, does everything that a box has to do.
 
-The environment is made once, from the package index that this machine is set up for. Without any index the tests skip;
-where ``CI=true`` they fail instead, because there the environment is what is being checked.
+The wheel is built and the environment made once, from the package index that this machine is set up for. Without any
+index the tests skip; where ``CI=true`` they fail instead, because there the environment is what is being checked.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,11 +48,17 @@ def command(*words: str | Path, cwd: Path, code: int = 0) -> subprocess.Complete
 
 
 class Box:
-    """A virtual environment with the run time and OpenVINO, and a folder to work in."""
+    """A virtual environment with our wheel, the run time and OpenVINO, and a folder to work in."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.bin = folder / "venv" / "bin"
+
+    @property
+    def wheel(self) -> Path:
+        """What was installed."""
+        (wheel,) = (self.folder / "dist").glob("dinosaur_ad-*.whl")
+        return wheel
 
     def dinosaur(self, *words: str | Path, code: int = 0) -> str:
         """What ``dinosaur`` prints on this box."""
@@ -81,12 +88,13 @@ def _check_index(pip: tuple[str | Path, ...], folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Box:
-    """The environment, made as the README says, with the extra for OpenVINO."""
+    """The environment with the wheel of this source and the extra for OpenVINO."""
     box = Box(tmp_path_factory.mktemp("box"))
     command(sys.executable, "-m", "venv", box.bin.parent, cwd=box.folder)
     pip = (box.bin / "python", "-m", "pip")
     _check_index(pip, box.folder)
-    command(*pip, "install", "--quiet", "--no-compile", f"{ROOT}[openvino]", cwd=box.folder)
+    command(*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist", ROOT, cwd=box.folder)
+    command(*pip, "install", "--quiet", "--no-compile", f"{box.wheel}[openvino]", cwd=box.folder)
     return box
 
 
@@ -117,6 +125,23 @@ def inspected(box: Box, store: Path, photos: Path, *options: str | Path) -> dict
     """Inspections by file name."""
     lines = box.dinosaur("inspect", photos / "today", "--store", store, "--json", *options).splitlines()
     return {Path(found["path"]).name: found for found in map(json.loads, lines)}
+
+
+def test_the_wheel_has_every_file_and_says_what_it_needs(box: Box) -> None:
+    packed = zipfile.ZipFile(box.wheel)
+    names = {name for name in packed.namelist() if name.startswith("dinosaur_ad/")}
+    sources = (path for path in (ROOT / "src" / "dinosaur_ad").rglob("*") if path.is_file())
+    assert names == {
+        path.relative_to(ROOT / "src").as_posix() for path in sources if "__pycache__" not in path.parts
+    }
+    assert "dinosaur_ad/py.typed" in names
+    (folder,) = {name.partition("/")[0] for name in packed.namelist()} - {"dinosaur_ad"}
+    said = {name: packed.read(f"{folder}/{name}").decode() for name in ("METADATA", "entry_points.txt")}
+    assert "dinosaur = dinosaur_ad.cli:main" in said["entry_points.txt"]
+    needed = set(re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", said["METADATA"], flags=re.M))
+    assert {"numpy", "onnxruntime", "pillow"} <= needed
+    assert not needed & set(HEAVY)
+    assert {f"{folder}/licenses/LICENSE", f"{folder}/licenses/NOTICE"} <= set(packed.namelist())
 
 
 def test_the_box_has_our_package_and_nothing_heavy(box: Box) -> None:
@@ -198,14 +223,7 @@ def test_the_steps_of_the_image(box: Box, tmp_path: Path) -> None:
     assert not names & set(HEAVY)
     command(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist", ".", cwd=context)
     (wheel,) = (context / "dist").glob("dinosaur_ad-*.whl")
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("dinosaur_ad/")}
-    sources = (ROOT / "src" / "dinosaur_ad").rglob("*")
-    written = {
-        path.relative_to(ROOT / "src").as_posix()
-        for path in sources
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    assert packed == written
+    assert zipfile.ZipFile(wheel).namelist() == zipfile.ZipFile(box.wheel).namelist()
     command(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel, cwd=context)
 
 
