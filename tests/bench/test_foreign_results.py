@@ -22,8 +22,8 @@ from report_factory import cell, grid
 from test_runner import stop_half_way
 
 from dinosaur_ad.bench.foreign_results import read_arrays
+from dinosaur_ad.bench.method_table import method_table
 from dinosaur_ad.bench.places import LocalPlace, open_place
-from dinosaur_ad.bench.provenance import describe
 from dinosaur_ad.bench.report import write_report
 from dinosaur_ad.bench.results import CellResult, find_results
 from dinosaur_ad.bench.runner import run_local
@@ -77,7 +77,7 @@ def use(results: Path) -> list[str]:
             if verb[1] == "report":
                 write_report(finished, root / "out", failed=failed, folders=[str(results)])
             elif verb[1] == "describe":
-                describe("dinosaur", [str(results)])
+                method_table("dinosaur", [str(results)])
             else:
                 assert main(verb) in (0, 2)
         except DinosaurError as error:

@@ -7,8 +7,8 @@ from statistics import correlation, fmean
 
 import pytest
 
+from dinosaur_ad.bench.method_table import printed_in_paper as printed_figures
 from dinosaur_ad.bench.paper import paper
-from dinosaur_ad.bench.provenance_figures import printed as printed_figures
 from dinosaur_ad.bench.storage import storage_rows
 
 SCENARIOS = ["mvtec-ad", "mvtec-loco", "mtd-color", "mtd-geo", "mtd-blur"]

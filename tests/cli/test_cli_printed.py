@@ -138,7 +138,7 @@ def test_tasks(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Mo
         ["bench", "run", "--methods", EVIL, "--scenarios", "synthetic"],
         ["bench", "run", "--methods", "dinosaur", "--scenarios", f"folder:{EVIL}"],
         ["bench", "report", EVIL],
-        ["bench", "describe", EVIL],
+        ["bench", "describe", EVIL, "."],
         ["profile", "compare", EVIL],
         ["health", "--store", EVIL],
         ["undo", "x", "--store", EVIL],

@@ -1,34 +1,25 @@
-"""What ``dinosaur bench describe`` does: one method's page, printed or written."""
+"""``dinosaur bench describe``: one method on every scenario in every variant, as a Markdown table."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from dinosaur_ad.cli import bench_options
-from dinosaur_ad.cli._console import EXIT_OK, show, show_page
+from dinosaur_ad.cli._console import EXIT_OK, show_page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the method, the results and where the page goes."""
+    """Add the method and the folders of results."""
     parser.add_argument("name", metavar="NAME", help="a method, without its variant (see: dinosaur bench list)")
-    parser.add_argument("results", metavar="DIR", nargs="*", help="folders or fsspec addresses of results")
-    parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="write it there instead; between its marks, if the file has some"
-    )
+    parser.add_argument("results", metavar="DIR", nargs="+", help="folders or fsspec addresses of results")
     bench_options.add_load(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the page, or write it and print where it is."""
-    from dinosaur_ad.bench.provenance import describe, write_page
+    """Print the table."""
+    from dinosaur_ad.bench.method_table import method_table
     from dinosaur_ad.bench.runner import load_plugins
 
     load_plugins(arguments.load)
-    page = describe(arguments.name, arguments.results)
-    if arguments.out is None:
-        show_page(page)
-    else:
-        write_page(page, arguments.name, arguments.results, arguments.out)
-        show(str(arguments.out))
+    show_page(method_table(arguments.name, arguments.results))
     return EXIT_OK
