@@ -410,9 +410,13 @@ class Dinosaur:
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Dinosaur:
         """Open an existing store, with the options of the constructor; changes are written to it at once."""
-        detector = cls(path, **options)
+        try:
+            detector = cls(path, **options)
+        except StoreError:
+            Store.open(path)  # in a folder of other files the error is that there is no store
+            raise
         if detector._store is None:
-            Store.open(path)  # raises an error that says what is wrong
+            Store.open(path)
         return detector
 
 

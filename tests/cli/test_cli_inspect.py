@@ -28,7 +28,7 @@ def test_a_line_per_image_and_a_summary(capsys: Capture, store: Path, normals: P
     assert main(["inspect", str(normals / "001.png"), str(defect), "--store", str(store)]) == 0
     out, err = capsys.readouterr()
     good, bad = out.splitlines()
-    pattern = r"(\w+) +(\w+) +([\d.]+) / ([\d.]+)  p ([\d.]+) \(.* good parts would look this odd\)  (.+)"
+    pattern = r"(\w+) +(\w+) +([\d.]+) / ([\d.]+)  p ([\d.]+) \(.* good parts? would look this odd\)  (.+)"
     assert re.fullmatch(pattern, good).group(1, 2, 6) == ("normal", "screw", str(normals / "001.png"))
     assert re.fullmatch(pattern, bad).group(1, 2, 6) == ("anomalous", "screw", str(defect))
     assert good.index("/") == bad.index("/")
