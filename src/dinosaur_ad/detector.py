@@ -229,7 +229,7 @@ class Dinosaur:
     def update(self, name: str, images: Images, *, progress: Progress | None = None) -> Learned:
         """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones.
 
-        Images that the task knows already are left out. Several who update one task at once wait for each other.
+        Images that the task has learned before are left out. Processes that update one task wait for each other.
         """
 
         def begin() -> tuple[BankBuilder, str]:

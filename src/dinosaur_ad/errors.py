@@ -26,7 +26,7 @@ class StoreError(DinosaurError):
 
 
 class VersionGoneError(StoreError):
-    """The version of a task that was asked for is no longer in the store: take a new snapshot and ask again."""
+    """This version of a task is no longer in the store: take a new snapshot and read it again."""
 
 
 def install_advice(extra: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._text import printable
-from dinosaur_ad.core.regions import Cell, connected_cells, outer_contour
+from dinosaur_ad.core.map_regions import Cell, connected_cells, outer_contour
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class Learned:
 def to_pandas(results: Iterable[Inspection | Rejected]) -> pandas.DataFrame:
     """Results as a table, one row an image; those that could not be read have the verdict "rejected" and a reason.
 
-    The columns are those of :meth:`Inspection.to_dict`, with the worst patch, the scores asked and the milliseconds in
+    The columns are those of :meth:`Inspection.to_dict`, with the worst patch, the scores by task and the times in
     columns of their own, such as ``worst.box``, ``asked.screw`` and ``ms.total``.
 
     :raises InputError: pandas is not installed.

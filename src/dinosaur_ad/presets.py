@@ -12,19 +12,19 @@ from dinosaur_ad.errors import InputError
 
 @dataclass(frozen=True)
 class Preset:
-    """All that decides what is remembered and how it is compared; stored with every store.
+    """All settings that change features, banks or scores; saved with every store.
 
     >>> PRESETS["default"].radius
     1
     """
 
     name: str
-    # What is looked at.
+    # Features.
     layers: tuple[int | Literal["final"], ...]
     size: int
     normalise: bool
     average: bool
-    # What is remembered: max(minimum, floor(ratio * images)) patches a location, and `reserve` times as many candidates
+    # Coreset: max(minimum, floor(ratio * images)) patches a location, and `reserve` times as many candidates
     # beside them on disk, so that later updates need not relearn.
     ratio: float
     minimum: int
@@ -33,7 +33,7 @@ class Preset:
     # How an image is scored: neighbours within `radius`, the mean of the `top` share of patches (0: the maximum).
     radius: int
     top: float
-    # Which banks are asked: the `limit` nearest prototypes, none farther than `margin` times the nearest.
+    # Which banks are used: those of the `limit` nearest prototypes, none farther than `margin` times the nearest.
     describe_patches: bool
     limit: int
     margin: float
@@ -116,7 +116,7 @@ PRESETS = {preset.name: preset for preset in (DEFAULT, PAPER)}
 
 
 def get_preset(preset: str | Preset) -> Preset:
-    """The preset of that name; an unknown name is answered with those there are."""
+    """The preset of that name; an InputError lists the names there are."""
     if isinstance(preset, Preset):
         return preset
     if preset not in PRESETS:

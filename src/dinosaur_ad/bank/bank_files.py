@@ -72,7 +72,7 @@ def read_prototype(store: TaskStore, record: TaskRecord, width: int | None = Non
 
 
 def descriptor_width(preset: Preset, packed: PackedVectors) -> int:
-    """How many numbers describe an image for routing: the CLS feature and, if asked for, the mean patch feature."""
+    """How many numbers describe an image for routing: the CLS feature and perhaps the mean patch feature."""
     return packed.width * (2 if preset.describe_patches else 1)
 
 

@@ -40,7 +40,7 @@ TaskScores = dict[str, TaskScore]
 """By task."""
 
 
-class Compared(NamedTuple):
+class ComparedImages(NamedTuple):
     """Images compared with the banks of a store: the scores of each, the damaged tasks that were left out, and the
     milliseconds an image that routing and scoring took."""
 
@@ -96,7 +96,7 @@ class BankSet:
 
     def compare(
         self, store: TaskStore, patches_NHWC: Floats, descriptor_NC: Floats, task: str | None = None
-    ) -> Compared:
+    ) -> ComparedImages:
         """Compare images with the banks that routing chooses, or with that of one ``task``.
 
         All scores come from one view of the store. If a bank turns out to be damaged, or its version is gone, it is
@@ -114,7 +114,7 @@ class BankSet:
                 continue
             clock.append(time.perf_counter())
             ms = dict(zip(("route", "score"), (np.diff(clock) * 1e3 / len(patches_NHWC)).tolist(), strict=True))
-            return Compared(scores, tuple(view.left_out), ms)
+            return ComparedImages(scores, tuple(view.left_out), ms)
 
     def found_damaged(self, record: TaskRecord) -> bool:
         """Whether that version of a task was found to be damaged when it was read."""

@@ -289,7 +289,7 @@ class BankBuilder:
         return _Layout(form, principal_axes(patches_NHWC, form.channels) if form.rotated else None)
 
     def _next_layout(self, layout: _Layout, frame: Frame, whole: int) -> _Layout:
-        """With the members that more images ask for; within a budget they may take the place of channels."""
+        """With as many members as more images allow; within a budget they may take the place of channels."""
         if self.budget and layout.form.rotated:
             channels = choose(frame, replace(layout.form, members=whole), self.budget).channels
             layout = layout.with_channels(min(channels, layout.form.channels))

@@ -1,6 +1,6 @@
-"""How images look to one bank under every ratio and radius, at the price of the largest of them.
+"""Image scores against one bank for every ratio and radius of a grid, in the time of the largest.
 
-The best of a bank's first members is on the way to the best of all its members, and a radius only adds a ring of
+The maximum over a bank's first members is part of the maximum over all of them, and a radius only adds a ring of
 neighbours to the radius before it. So the whole grid of the paper takes no longer than ``patch_distances`` at radius 4
 with all members: for an image and a bank of 16 x 16 x 88 vectors about 35 ms on one core, instead of 380 cell by cell.
 """
@@ -32,7 +32,7 @@ def cell_scores(tokens_NHWC: Array, bank_HWMC: Array, sizes: Sequence[int], radi
     """
     images = at_once = tokens_NHWC.shape[0]
     if is_numpy(tokens_NHWC):
-        # As in core.scoring: a larger product wakes BLAS's threads, at ten times its own price on a busy machine.
+        # As in core.scoring: a larger product starts BLAS's threads, which takes ten times as long on a busy machine.
         at_once = max(1, QUIET_PRODUCT // (bank_HWMC.shape[2] * bank_HWMC.shape[3]))
     groups = (tokens_NHWC[start : start + at_once] for start in range(0, images, at_once))
     return np.concatenate(

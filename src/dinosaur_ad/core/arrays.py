@@ -1,4 +1,4 @@
-"""The little that makes one source serve NumPy on an edge box and torch on a GPU."""
+"""The functions that let one source run with NumPy on an edge box and with torch on a GPU."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 # Any array that array-api-compat knows; the axes are in the variable's name (bank_HWMC), not in the type.
 Array = Any
-# NumPy has the standard's names itself since 2.1. Its compatible twin would load the whole of it, down to the Fortran
-# compiler's front end: a tenth of a second before the first verdict on a server, more on a small box.
+# NumPy has the names of the array API itself since 2.1. The wrapper in array_api_compat would import all of NumPy's
+# submodules: a tenth of a second before the first verdict on a server, more on a small box.
 _NUMPY_IS_ENOUGH = hasattr(np, "astype") and hasattr(np, "vecdot")
 
 

@@ -1,7 +1,7 @@
 """From scores of normal images to a threshold and a p-value.
 
 Scores of normals the bank has *not* seen are exchangeable with scores of future normals, so the conformal quantile
-gives the false-alarm rate asked for, whatever the distribution. Scores of the bank's own images (the paper's
+gives the requested false-alarm rate, whatever the distribution. Scores of the bank's own images (the paper's
 in-sample threshold) are biased low, because remembered patches are at distance zero from themselves.
 """
 

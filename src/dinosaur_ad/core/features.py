@@ -39,7 +39,7 @@ def _mean_direction(token_C: Array, blocks: int) -> Array:
 
 
 def describe(cls_NC: Array, patches_NHWC: Array, *, with_patches: bool) -> Array:
-    """What an image looks like as a whole, for routing: its CLS feature, and beside it the mean patch feature if asked.
+    """The descriptor of an image for routing: its CLS feature and, ``with_patches``, the mean patch feature.
 
     >>> import numpy as np
     >>> describe(np.ones((2, 3)), np.zeros((2, 4, 4, 3)), with_patches=True).shape

@@ -1,4 +1,4 @@
-"""A task's spatial memory: built once, extended without the old images, and scored against honestly.
+"""A task's spatial memory: built once, extended without the old images, and calibrated with images it has not seen.
 
 ``vectors_HWMC`` are the remembered patches and ``source_HWM`` says which training image each came from. Members are
 kept in the order the greedy selection picked them, so any prefix of them is a coreset too.

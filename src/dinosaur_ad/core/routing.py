@@ -2,7 +2,7 @@
 
 The paper takes the one task with the nearest prototype. When prototypes are close (the same product under drifting
 light) that choice is little better than a guess, and a wrong bank raises false alarms. So the prototypes only make
-a shortlist, and the banks on it decide: the task whose bank finds the image most normal wins.
+a shortlist, and the scores decide: the task with the lowest image score is taken.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def prototype_distances(descriptor_NC: Array, prototype_TC: Array) -> Array:
 
 
 def shortlist(distance_NT: np.ndarray, limit: int, margin: float = float("inf")) -> list[list[int]]:
-    """Per image, the tasks worth asking, nearest first: at most ``limit``, none farther than ``margin`` × the nearest.
+    """Per image, the nearest tasks, nearest first: at most ``limit``, none farther than ``margin`` × the nearest.
 
-    ``limit=1`` is the paper's hard routing; ``limit=T`` with an infinite margin asks every bank.
+    ``limit=1`` is the paper's hard routing; ``limit=T`` with an infinite margin takes every bank.
 
     >>> shortlist(np.asarray([[5.0, 4.0, 9.0]]), limit=2)
     [[1, 0]]
@@ -38,7 +38,7 @@ def shortlist(distance_NT: np.ndarray, limit: int, margin: float = float("inf"))
     chosen = []
     for distance_T in np.asarray(distance_NT):
         order = np.argsort(distance_T, kind="stable")[:limit]
-        # Infinity times a distance of zero is not a number, and would ask no one else.
+        # Infinity times a distance of zero is NaN, which would leave out all other tasks.
         reach = margin if math.isinf(margin) else margin * distance_T[order[0]]
         chosen.append([int(t) for k, t in enumerate(order) if k == 0 or distance_T[t] <= reach])
     return chosen

@@ -122,9 +122,9 @@ def _patch_distances(
     return xp.sqrt(xp.maximum(squared_NHW, xp.zeros_like(squared_NHW)))
 
 
-def _threads(asked: int | None, multiplications: int) -> int:
-    """As many as were asked for, or as there are cores, but none for too little work."""
-    return max(1, min(asked or usable_threads(), multiplications // WORTH_A_THREAD))
+def _threads(requested: int | None, multiplications: int) -> int:
+    """The requested number, or one for each core; fewer where the work is too little to share."""
+    return max(1, min(requested or usable_threads(), multiplications // WORTH_A_THREAD))
 
 
 def _best(found_HWSN: Array, radius: int) -> Array:

@@ -1,7 +1,7 @@
-"""A few pieces of work shared with threads that stay for the next time.
+"""A small thread pool for pieces of work that are too short to start threads for.
 
-They are kept because a new thread has to be waited for until it runs, which on a busy machine takes as long as the
-work. Whoever shares work never waits for a thread that has not begun: it does the rest itself.
+Starting a thread takes, on a busy machine, as long as the work itself, so the pool stays. The caller never waits for a
+thread that has not begun: it does the rest of the work itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 # The calling one among them; more would only wait for memory.
 MOST_THREADS = 4
-# A larger OMP_NUM_THREADS is no number of threads that a machine could give.
+# The largest OMP_NUM_THREADS that is believed.
 MOST_ALLOTTED = 1024
 
 Piece = TypeVar("Piece")
@@ -30,7 +30,7 @@ def usable_threads() -> int:
 
 def allotted_threads() -> int | None:
     """The number in OMP_NUM_THREADS; None where there is none, or nothing that can be one, which OpenMP ignores too."""
-    # OpenMP allows one number a nesting level ("4,2"); the first is for those who start threads from none.
+    # OpenMP allows one number for each nesting level ("4,2"); the first is for the outermost.
     number = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     # Longer ones are no count of threads, and Python refuses to read the longest.
     count = int(number) if number.isdecimal() and len(number) <= len(str(MOST_ALLOTTED)) else 0
@@ -62,7 +62,7 @@ def in_threads(work: Callable[[Piece], None], pieces: Iterable[Piece], threads: 
             raise
 
     others: list[Future[None]] = []
-    # An interpreter that is ending, or a machine that has none left, gives no threads: then this one does it all.
+    # Where no thread can be started (the interpreter is shutting down, or a limit is reached) this one does it all.
     with suppress(RuntimeError):
         for _ in range(min(threads, MOST_THREADS, len(left)) - 1):
             others.append(_pool().submit(take))

@@ -46,7 +46,7 @@ class Depth:
 
 
 def stated_depth(image: Image.Image) -> Depth:
-    """What the header of an opened image says of its depth; asked before the pixels are decoded.
+    """What the header of an opened image says of its depth, before the pixels are decoded.
 
     TIFF: 12 packed bits, or the tags SMaxSampleValue and MaxSampleValue where they are 2**n - 1; another value is the
     highest one that happens to be in the image, and to go by that would stretch it. PNG: the chunk sBIT. PNM: its

@@ -1,4 +1,4 @@
-"""Which image formats are read, and the words for files that are pictures but are not read.
+"""Which image formats are read, and the names of kinds that are not.
 
 :data:`FORMATS` is the one list: it decides what counts as an image in a folder and what Pillow may try, and
 docs/data.md shows it.
@@ -75,7 +75,7 @@ UNREAD_KINDS = (
     UnreadKind("a DICOM image", "convert it to 8- or 16-bit PNG or TIFF", (".dcm",)),
     UnreadKind("a FITS image", "convert it to 8- or 16-bit PNG or TIFF", (".fit", ".fits")),
 )
-"""Files in a folder that are reported as not read; whatever else lies there is no picture and is left alone."""
+"""Files in a folder that are reported as not read; any other file in it is ignored."""
 
 _UNREAD_BY_EXTENSION = {extension: kind for kind in UNREAD_KINDS for extension in kind.extensions}
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")

@@ -302,7 +302,7 @@ def refuse_tiny(height: int, width: int, name: str) -> None:
 
 
 def _open_regular(path: Path) -> IO[bytes]:
-    """The file, opened; what lies behind the name now is what was checked, and no pipe can make this wait."""
+    """The opened file; checked after it was opened, and without blocking if it is a pipe."""
     name = shown_path(path)
     if not is_text(path):
         raise InputError(f"'{name}' has a name that {why_no_text(path)}.")

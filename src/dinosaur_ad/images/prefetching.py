@@ -22,7 +22,7 @@ MAX_BYTES = 256 * 2**20
 THREADS = 2
 
 Source: TypeAlias = Path | Pixels | InputError
-"""Where an image comes from: a file, an array uint8 (H, W) or (H, W, 3), or a sentence that says why from nowhere."""
+"""A file, an array uint8 (H, W) or (H, W, 3), or the error for something that is neither."""
 
 _Name = TypeVar("_Name")
 _Result = TypeVar("_Result")
@@ -30,15 +30,15 @@ _Made = TypeVar("_Made", covariant=True)
 
 
 class Reader(Protocol[_Made]):
-    """What is made of each image."""
+    """How each image is read."""
 
     @property
     def keeps_originals(self) -> bool:
-        """Whether what is made of an image holds all its pixels, and not a small version."""
+        """Whether the result holds all pixels of the image, and not a small version."""
         ...
 
     def reduce(self, file: ImageFile) -> None:
-        """Refuse or reduce a file of which only the header has been read."""
+        """Check a file after its header was read, and set a reduced decoding."""
         ...
 
     def from_file(self, file: ImageFile) -> _Made:
@@ -135,9 +135,9 @@ def read_ahead(
 ) -> Iterator[tuple[_Name, _Result | InputError]]:
     """Every image as the ``reader`` makes it, in order and with its name; a bad one yields its error, the rest go on.
 
-    At most ``ahead`` items are taken before their turn; 0 reads none before it is asked for, and in the caller's
-    thread, as a camera needs it. Headers are read by the caller's thread, which so knows what decoding will take and
-    starts only what fits into :data:`MAX_BYTES`.
+    At most ``ahead`` items are taken before their turn; 0 reads each only when it is needed, in the
+    caller's thread, as for a camera. Headers are read by the caller's thread, to know how much memory decoding will
+    take and to start only what fits into :data:`MAX_BYTES`.
     """
     source = iter(items)
     if ahead < 1:
@@ -176,7 +176,7 @@ def _first(items: Iterator[_Result]) -> Iterator[_Result]:
 
 
 class _Waiting(Generic[_Name, _Result]):
-    """One image on its way: its header read, perhaps being decoded."""
+    """An image whose header was read and that may be decoded in a thread."""
 
     def __init__(self, name: _Name, source: Source, reader: Reader[_Result]) -> None:
         self.name = name
@@ -231,7 +231,7 @@ class _Waiting(Generic[_Name, _Result]):
             return error
 
     def abandoned(self) -> None:
-        """Close the file unless somebody is at it, who will."""
+        """Close the file, unless a thread is decoding it, which closes it then."""
         if self._file is not None and (self._future is None or self._future.cancel() or self._future.cancelled()):
             self._file.close()
 

@@ -58,7 +58,7 @@ def stream_images(images: Images) -> tuple[int | None, ImageStream]:
     """How many images there are, if that is known, and each with its label; files are read ahead in the background.
 
     Of a list, a tuple, an array, a folder or a glob the number is known. Of anything else that can be iterated over, a
-    generator above all, it is not: it may be a camera, so nothing is taken from it before it is asked for. A file is
+    generator above all, it is not: it may be a camera, so nothing is read ahead. A file is
     called by its path, an image in memory by its place, counted from 0. What is no image is an entry with its error,
     and the rest go on.
 
@@ -79,7 +79,7 @@ def stream_images(images: Images) -> tuple[int | None, ImageStream]:
     rest = _iterator(images)
     if isinstance(images, list | tuple | deque | Set | ValuesView):
         return _known(list(rest))
-    total = len(images) if isinstance(images, Sized) else None  # a dataset that loads each image when it is asked for
+    total = len(images) if isinstance(images, Sized) else None  # a dataset that loads its images one by one
     for first in islice(rest, total):
         items = chain([first], islice(rest, None if total is None else total - 1))
         return total, ImageStream(_arriving(items), live=total is None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dinosaur_ad.core.regions import Cell, connected_cells, outer_contour
+from dinosaur_ad.core.map_regions import Cell, connected_cells, outer_contour
 
 GRIDS = st.tuples(st.integers(1, 7), st.integers(1, 7)).flatmap(
     lambda shape: st.lists(st.booleans(), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]).map(
