@@ -25,8 +25,9 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def documents(text: str) -> list[dict[str, Any]]:
-    """What the lines say, but for how long it took."""
-    return [{key: value for key, value in json.loads(line).items() if key != "ms"} for line in text.splitlines()]
+    """The documents of the lines, without time stamps, durations and overlay paths."""
+    varying = ("ms", "time", "overlay")
+    return [{key: each for key, each in json.loads(line).items() if key not in varying} for line in text.splitlines()]
 
 
 def unpacked_stores() -> set[Path]:

@@ -247,7 +247,7 @@ def test_damaged_exports_are_one_sentence(kind: str, exports: dict[str, dict[str
 )
 def test_scoring_that_cannot_be_is_refused_by_the_check(folder: Path, scoring: dict[str, Any]) -> None:
     edit(folder, lambda document: document["made"]["scoring"].update(scoring))
-    with pytest.raises(DinosaurError, match="cannot be"):
+    with pytest.raises(DinosaurError, match="out of range"):
         check(folder, progress=lambda _: None)
 
 

@@ -18,6 +18,7 @@ import onnx
 from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
+from dinosaur_ad._schema import Shape, flag, number, record, text, whole
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank_files import open_bank, read_bank
 from dinosaur_ad.bank.verdict import alarm_threshold, why_not_ready
@@ -126,9 +127,11 @@ def find_weights(name: str, path: str | Path | None) -> Weights:
 CALIBRATION_IMAGES = 64
 """Ranges hardly grow beyond these."""
 
-_SCORING = ("normalise", "average", "ratio", "minimum", "radius", "top")
+_SCORING: dict[str, Shape] = {
+    **{"normalise": flag, "average": flag, "ratio": number(0, 1), "top": number(0, 1)},
+    **{"minimum": whole(0, 1_000_000), "radius": whole(0, 64)},
+}
 """What of a preset decides scores, besides layers and size."""
-_LARGEST = {"ratio": 1, "minimum": 1_000_000, "radius": 64, "top": 1}
 
 
 @dataclass(frozen=True)
@@ -269,22 +272,15 @@ def _refuse_impossible(kind: str, precision: str, with_bank: bool) -> None:
 
 def _preset(manifest: Manifest) -> Preset:
     """The scoring that an export was made for."""
-    scoring = manifest.made.get("scoring")
-    if not isinstance(scoring, dict) or scoring.keys() != {"preset", *_SCORING}:
-        raise EncoderError("The manifest has no settings for scoring; export again with this version.")
-    settings = {key: value for key, value in scoring.items() if key != "preset"}
-    if not isinstance(scoring["preset"], str) or not all(_plausible(key, value) for key, value in settings.items()):
-        raise EncoderError("The settings for scoring in the manifest are out of range; export again.")
+    scoring: Any = manifest.made.get("scoring")
+    try:
+        record({"preset": text(200)} | _SCORING)(scoring, "scoring")
+    except ValueError as error:
+        raise EncoderError(
+            f"The settings for scoring in the manifest are missing or out of range ({error}); export again."
+        ) from error
+    settings = {key: scoring[key] for key in _SCORING}
     return replace(DEFAULT, name=printable(scoring["preset"]), layers=manifest.layers, size=manifest.size, **settings)
-
-
-def _plausible(key: str, value: object) -> bool:
-    """Whether a setting of a manifest, which may come from anywhere, has the type and range of one."""
-    if key in ("normalise", "average"):
-        return isinstance(value, bool)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST[key]:
-        return False
-    return key in ("ratio", "top") or isinstance(value, int)
 
 
 def _reference(manifest: Manifest, weights: str | Path | None, threads: int | None) -> Encoder:

@@ -8,16 +8,15 @@ that the bank is read once; here two constant tables of indices do the gathering
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from dinosaur_ad.bank.bank import PackedVectors
 from dinosaur_ad.core.quantise import scaled_norms
 from dinosaur_ad.encoders.graph.forms import copied
+from dinosaur_ad.encoders.graph.vit_graph import GraphBuilder
 from dinosaur_ad.presets import Preset
 
 Indices = NDArray[np.int64]
@@ -33,7 +32,7 @@ def add_bank(model: onnx.ModelProto, bank: PackedVectors, preset: Preset, thresh
     """
     fused = copied(model)
     side = bank.values_HWMK.shape[0]
-    maker = _Maker(fused.graph)
+    maker = GraphBuilder("score_")
     features = _combine(maker, preset, side)
     if bank.basis_CK is not None:
         features = maker.op("MatMul", features, maker.constant(bank.basis_CK.astype(np.float32)))
@@ -43,6 +42,8 @@ def add_bank(model: onnx.ModelProto, bank: PackedVectors, preset: Preset, thresh
     # Not "greater": a score that is no number must alarm.
     within = maker.op("LessOrEqual", "score", maker.constant(np.array(threshold, np.float32)))
     maker.op("Not", within, output="anomalous")
+    fused.graph.node.extend(maker.nodes)
+    fused.graph.initializer.extend(maker.constants)
     value = helper.make_tensor_value_info
     fused.graph.output.extend(
         [
@@ -54,34 +55,7 @@ def add_bank(model: onnx.ModelProto, bank: PackedVectors, preset: Preset, thresh
     return fused
 
 
-class _Maker:
-    """Adds nodes and constants to a graph, under names of their own."""
-
-    def __init__(self, graph: onnx.GraphProto) -> None:
-        self._graph = graph
-        self._count = 0
-
-    def constant(self, value: NDArray[Any], name: str | None = None) -> str:
-        name = name or self._name()
-        self._graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name))
-        return name
-
-    def op(self, kind: str, *inputs: str, output: str | None = None, also: str | None = None, **attributes: Any) -> str:
-        """Add a node; ``also`` names a second output, which is not used."""
-        name = output or self._name()
-        outputs = [name] if also is None else [name, f"{name}_{also}"]
-        self._graph.node.append(helper.make_node(kind, inputs, outputs, name=f"score.{name}", **attributes))
-        return name
-
-    def axes(self, *axes: int) -> str:
-        return self.constant(np.array(axes, np.int64))
-
-    def _name(self) -> str:
-        self._count += 1
-        return f"s{self._count}"
-
-
-def _combine(maker: _Maker, preset: Preset, side: int) -> str:
+def _combine(maker: GraphBuilder, preset: Preset, side: int) -> str:
     """Tokens (N, H, W, K*C) to features (N, H*W, C), as :func:`~dinosaur_ad.core.features.combine_blocks` does it."""
     count, features = len(preset.layers), "patches"
     averaged = preset.average and count > 1
@@ -97,7 +71,7 @@ def _combine(maker: _Maker, preset: Preset, side: int) -> str:
     return maker.op("Reshape", features, maker.constant(np.array([0, side * side, -1])))
 
 
-def _distances(maker: _Maker, features: str, bank: PackedVectors, radius: int) -> str:
+def _distances(maker: GraphBuilder, features: str, bank: PackedVectors, radius: int) -> str:
     """Features (N, L, C) to distances (N, L), for all L = H*W locations."""
     height, width, members, channels = bank.values_HWMK.shape
     places, window = height * width, (2 * radius + 1) ** 2
@@ -118,7 +92,7 @@ def _distances(maker: _Maker, features: str, bank: PackedVectors, radius: int) -
     return maker.op("Sqrt", maker.op("Relu", squared))
 
 
-def _bank_constant(maker: _Maker, bank: PackedVectors) -> str:
+def _bank_constant(maker: GraphBuilder, bank: PackedVectors) -> str:
     """The bank (L, C, M) in float32, stored in its own precision; run times widen it once, when they load the file."""
     height, width, members, channels = bank.values_HWMK.shape
     values_LCM = bank.values_HWMK.reshape(height * width, members, channels).swapaxes(1, 2)
@@ -131,13 +105,13 @@ def _bank_constant(maker: _Maker, bank: PackedVectors) -> str:
     return maker.op("Mul", stored, scale)
 
 
-def _pool(maker: _Maker, distances: str, patches: int, top: float) -> None:
+def _pool(maker: GraphBuilder, distances: str, patches: int, top: float) -> None:
     """Distances (N, L) to the output ``score``, as :func:`~dinosaur_ad.core.pooling.pool` does it."""
     count = min(patches, max(1, round(top * patches)))
     if count == 1:
         maker.op("ReduceMax", distances, maker.axes(1), keepdims=0, output="score")
         return
-    largest = maker.op("TopK", distances, maker.constant(np.array([count])), also="where", axis=1)
+    largest = maker.op("TopK", distances, maker.constant(np.array([count])), unused="where", axis=1)
     maker.op("ReduceMean", largest, maker.axes(1), keepdims=0, output="score")
 
 

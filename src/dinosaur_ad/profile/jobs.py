@@ -7,12 +7,13 @@ speed does not depend on the values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.errors import EncoderError, InputError, install_command
+from dinosaur_ad.profile.document import SKIPPED
 from dinosaur_ad.profile.measured_methods import SubjectJob
 
 if TYPE_CHECKING:
@@ -83,32 +84,42 @@ EPOCHS = 1
 """How long methods that train are trained for a profile; what more epochs would take is not claimed."""
 
 
-@dataclass(frozen=True)
-class PreparedMethod:
-    """A job, what a reader of its numbers must know, and why it cannot be done here, if it cannot."""
+@dataclass
+class MethodRun:
+    """A method to measure, and what was measured so far.
 
+    ``notes`` are what a reader of its numbers must know; ``without`` is status and reason where there are no numbers.
+    """
+
+    name: str
     job: SubjectJob
     notes: tuple[str, ...] = ()
-    skipped: str | None = None
+    without: tuple[str, str] | None = None
+    learned: list[dict[str, Any]] = field(default_factory=list)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+
+    def job_of(self, turn: int) -> SubjectJob:
+        """The job with the folder that it learns into for the ``turn``-th time."""
+        return replace(self.job, folder=str(Path(self.job.folder, f"turn-{turn}")))
 
 
-def prepare_method(choice: MethodChoice, plan: ProfilePlan, folder: Path) -> PreparedMethod:
+def prepare_method(choice: MethodChoice, plan: ProfilePlan, folder: Path) -> MethodRun:
     """The job of a method: random weights where there are none, one epoch of training. ``folder`` is for its files."""
     own = folder / choice.name.replace(":", "-")
     if choice.spec.name == DETECTOR:
         return _prepare_detector(choice, plan, own)
     job = SubjectJob(str(own), choice.name, device=plan.device, seed=plan.seed)
     if find_spec("torch") is None:
-        return PreparedMethod(job, skipped=NEEDS_TORCH)
+        return MethodRun(choice.name, job, without=(SKIPPED, NEEDS_TORCH))
     config, notes = asdict(choice.config), []
     if "epochs" in config:
         usual, config["epochs"] = config["epochs"], min(EPOCHS, config["epochs"])
         notes.append(f"learning is {config['epochs']} epoch, measured; its own schedule has {usual}")
     changes, note = stand_in_weights(config, folder)
-    return PreparedMethod(replace(job, config=config | changes), (*notes, *([note] if note else [])))
+    return MethodRun(choice.name, replace(job, config=config | changes), (*notes, *([note] if note else [])))
 
 
-def _prepare_detector(choice: MethodChoice, plan: ProfilePlan, own: Path) -> PreparedMethod:
+def _prepare_detector(choice: MethodChoice, plan: ProfilePlan, own: Path) -> MethodRun:
     """The detector as it ships: with the reserve for updates, which the benchmark's form of it leaves out."""
     from dinosaur_ad.methods.dinosaur import DinosaurConfig
     from dinosaur_ad.presets import get_preset
@@ -135,7 +146,7 @@ def _prepare_detector(choice: MethodChoice, plan: ProfilePlan, own: Path) -> Pre
         store=None if store is None else str(store),
         seed=plan.seed,
     )
-    return PreparedMethod(job, (*notes, *([note] if note else [])))
+    return MethodRun(choice.name, job, (*notes, *([note] if note else [])))
 
 
 def _settings_of(store: Path) -> tuple[str, Mapping[str, Any]]:

@@ -17,17 +17,16 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.profile.child import PROGRESS
-from dinosaur_ad.profile.document import FAILED, FORMAT, PARTIAL, SKIPPED, VERSION, Document, not_measured, summarise
-from dinosaur_ad.profile.jobs import DETECTOR, EPOCHS, PreparedMethod, prepare_method
+from dinosaur_ad.profile.document import FAILED, FORMAT, PARTIAL, VERSION, Document, not_measured, summarise
+from dinosaur_ad.profile.jobs import DETECTOR, EPOCHS, MethodRun, prepare_method
 from dinosaur_ad.profile.machine import machine_facts, machine_state, throttling
-from dinosaur_ad.profile.measured_methods import SubjectJob
 from dinosaur_ad.profile.profile_images import ProfileImages
 
 if TYPE_CHECKING:
@@ -157,28 +156,13 @@ class ProfilePlan:
             )
 
 
-@dataclass
-class _Measured:
-    """What is known of one method so far; ``without`` are status and reason, when there will be no numbers."""
-
-    name: str
-    prepared: PreparedMethod
-    learned: list[dict[str, Any]] = field(default_factory=list)
-    rounds: list[dict[str, Any]] = field(default_factory=list)
-    without: tuple[str, str] | None = None
-
-    def job(self, turn: int) -> SubjectJob:
-        """The job with the folder that it learns into for the ``turn``-th time."""
-        return replace(self.prepared.job, folder=str(Path(self.prepared.job.folder, f"turn-{turn}")))
-
-
 class Profiler:
     """Carries out a plan; :meth:`document` gives what was measured so far, at any time."""
 
     def __init__(self, plan: ProfilePlan, say: Say) -> None:
         self._plan, self._say = plan, say
         self._random = random.Random(plan.seed)
-        self._methods: list[_Measured] = []
+        self._methods: list[MethodRun] = []
         self._order: list[list[str]] = []
         self._rate = 0.0
         self._images: ProfileImages | None = None
@@ -192,7 +176,7 @@ class Profiler:
             folder = Path(temporary)
             self._images = ProfileImages.gathered(plan, folder)
             self._say(f"images: {self._images.words}")
-            self._methods = [self._prepared(choice, folder) for choice in plan.methods]
+            self._methods = [prepare_method(choice, plan, folder) for choice in plan.methods]
             self._rate = self._measured_rate(folder)
             for turn in range(plan.learn_repeats):
                 self._turn("learning", turn, plan.learn_repeats, self._learn, folder)
@@ -204,22 +188,16 @@ class Profiler:
     def document(self, *, complete: bool) -> Document:
         """The profile as it stands now."""
         plan, after = self._plan, machine_state()
-        settings = {
-            "repeats": plan.repeats,
-            "runs": plan.runs,
-            "warm_up": plan.warm_up,
+        same = ("repeats", "runs", "warm_up", "batch_images", "learn_repeats", "seed", "device")
+        settings = {name: getattr(plan, name) for name in same} | {
             "batch_sizes": list(plan.batch_sizes),
-            "batch_images": plan.batch_images,
             "learn_images": len(self._images.learn) if self._images else 0,
-            "learn_repeats": plan.learn_repeats,
             "epochs": EPOCHS,
             "images": self._images.facts() if self._images else {},
             "order": self._order,
-            "seed": plan.seed,
             "encoder_options": {
                 key: _named(value) for key, value in plan.options.items() if value not in (None, False)
             },
-            "device": plan.device,
             "store": plan.store is not None,
             "isolation": "every method learns and inspects in processes of its own",
         }
@@ -239,20 +217,16 @@ class Profiler:
             "methods": [self._row(method) for method in self._methods],
         }
 
-    def _row(self, method: _Measured) -> dict[str, Any]:
+    def _row(self, method: MethodRun) -> dict[str, Any]:
         if method.without:
-            return not_measured(method.name, *method.without, method.prepared.notes)
+            return not_measured(method.name, *method.without, method.notes)
         if not method.rounds or not method.learned:
             return not_measured(
-                method.name, PARTIAL, "the profile was interrupted before it was measured", method.prepared.notes
+                method.name, PARTIAL, "the profile was interrupted before it was measured", method.notes
             )
-        return summarise(method.name, method.prepared.notes, method.learned, method.rounds, self._rate)
+        return summarise(method.name, method.notes, method.learned, method.rounds, self._rate)
 
     # --- what is measured ---
-
-    def _prepared(self, choice: MethodChoice, folder: Path) -> _Measured:
-        prepared = prepare_method(choice, self._plan, folder)
-        return _Measured(choice.name, prepared, without=(SKIPPED, prepared.skipped) if prepared.skipped else None)
 
     def _measured_rate(self, folder: Path) -> float:
         result = self._child({"kind": "rate", "seconds": self._plan.rate_seconds}, folder)
@@ -260,7 +234,7 @@ class Profiler:
             raise InputError(f"The speed of matrix products could not be measured: {result['error']}")
         return float(result["flops_a_second"])
 
-    def _turn(self, what: str, turn: int, turns: int, work: Callable[[_Measured, Path], None], folder: Path) -> None:
+    def _turn(self, what: str, turn: int, turns: int, work: Callable[[MethodRun, Path], None], folder: Path) -> None:
         """One method after the other, in a new order."""
         order = [method for method in self._methods if not method.without]
         self._random.shuffle(order)
@@ -271,9 +245,9 @@ class Profiler:
             if method.without:
                 self._say(f"{method.name}: {method.without[1]}")
 
-    def _learn(self, method: _Measured, folder: Path) -> None:
+    def _learn(self, method: MethodRun, folder: Path) -> None:
         assert self._images is not None
-        subject = method.job(len(method.learned))
+        subject = method.job_of(len(method.learned))
         Path(subject.folder).mkdir(parents=True)
         images = [str(path) for path in self._images.learn]
         result = self._child({"kind": "learn", "subject": asdict(subject), "images": images}, folder)
@@ -287,12 +261,12 @@ class Profiler:
         took = result["learning"].get("skipped") if seconds is None else f"{seconds:.1f} s"
         self._say(f"{method.name}: learning {took}")
 
-    def _inspect(self, method: _Measured, folder: Path) -> None:
+    def _inspect(self, method: MethodRun, folder: Path) -> None:
         assert self._images is not None
         plan = self._plan
         job = {
             "kind": "inspect",
-            "subject": asdict(method.job(0)),
+            "subject": asdict(method.job_of(0)),
             "images": [asdict(image) for image in self._images.inspect],
             "warm_up": plan.warm_up,
             "runs": plan.runs,

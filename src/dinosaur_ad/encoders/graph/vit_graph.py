@@ -29,29 +29,41 @@ Array = NDArray[np.float64]
 Tensors = Mapping[str, NDArray[np.float32]]
 
 
-class _Graph:
-    """Nodes and constants in the making; every method returns the name of the value it adds."""
+class GraphBuilder:
+    """Nodes and constants of a graph that is being built; every method returns the name of the value it adds."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[TensorProto] = []
 
-    def constant(self, value: NDArray[np.generic]) -> str:
-        name = f"c{len(self.constants)}"
-        # float64 was for the folding only; shapes and axes stay int64.
+    def constant(self, value: NDArray[Any], name: str | None = None) -> str:
+        """Add a constant; float64 becomes float32."""
+        name = name or f"{self._prefix}c{len(self.constants)}"
+        # float64 is for folding only; shapes and axes stay int64.
         kept = value.astype(np.float32) if value.dtype == np.float64 else value
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(kept), name))
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(kept).reshape(value.shape), name))
         return name
 
-    def op(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        name = output or f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [name], **attributes))
+    def op(
+        self, kind: str, *inputs: str, output: str | None = None, unused: str | None = None, **attributes: Any
+    ) -> str:
+        """Add a node; ``unused`` names a second output that is not used."""
+        name = output or f"{self._prefix}v{len(self.nodes)}"
+        outputs = [name] if unused is None else [name, f"{name}_{unused}"]
+        self.nodes.append(helper.make_node(kind, inputs, outputs, **attributes))
         return name
+
+    def axes(self, *axes: int) -> str:
+        """Add a constant list of axes."""
+        return self.constant(np.array(axes, np.int64))
 
     def reshape(self, value: str, *shape: int, output: str | None = None) -> str:
+        """Add a ``Reshape`` to a fixed shape."""
         return self.op("Reshape", value, self.constant(np.array(shape, np.int64)), output=output)
 
     def slice(self, value: str, start: int, stop: int, axis: int) -> str:
+        """Add a ``Slice`` along one axis."""
         bounds = (self.constant(np.array([bound], np.int64)) for bound in (start, stop, axis))
         return self.op("Slice", value, *bounds)
 
@@ -67,7 +79,7 @@ def build_graph(spec: EncoderSpec, tensors: Tensors, layers: Sequence[Layer], si
     float32, the K taps side by side in the order of ``layers``. N is free.
     """
     side = size // spec.patch
-    graph = _Graph()
+    graph = GraphBuilder()
     stream = _embed(graph, spec, tensors, side)
     rope = _rope_constants(graph, spec, side) if spec.family == "dinov3" else None
     taps: dict[Layer, str] = {}
@@ -86,7 +98,7 @@ def build_graph(spec: EncoderSpec, tensors: Tensors, layers: Sequence[Layer], si
     return _model(graph, spec, size, side, channels)
 
 
-def _model(graph: _Graph, spec: EncoderSpec, size: int, side: int, channels: int) -> onnx.ModelProto:
+def _model(graph: GraphBuilder, spec: EncoderSpec, size: int, side: int, channels: int) -> onnx.ModelProto:
     value = helper.make_tensor_value_info
     inputs = [value("images", TensorProto.UINT8, ["N", size, size, 3])]
     outputs = [
@@ -102,7 +114,7 @@ def _f64(tensors: Tensors, name: str) -> Array:
     return tensors[name].astype(np.float64)
 
 
-def _embed(graph: _Graph, spec: EncoderSpec, tensors: Tensors, side: int) -> str:
+def _embed(graph: GraphBuilder, spec: EncoderSpec, tensors: Tensors, side: int) -> str:
     """Pixels (N,S,S,3) -> tokens (N,T,C): CLS, registers, patches."""
     patch, count = spec.patch, side * side
     blocks = graph.reshape("images", -1, side, patch, side, patch, 3)
@@ -178,7 +190,7 @@ def rope_tables(side: int, head_dim: int) -> tuple[Array, Array]:
     return np.cos(angles), np.sin(angles)
 
 
-def _rope_constants(graph: _Graph, spec: EncoderSpec, side: int) -> tuple[str, str]:
+def _rope_constants(graph: GraphBuilder, spec: EncoderSpec, side: int) -> tuple[str, str]:
     """Tables for all tokens: CLS and registers are not rotated; the sine carries the half-rotation's sign."""
     head_dim = spec.width // spec.heads
     cos, sin = rope_tables(side, head_dim)
@@ -188,20 +200,20 @@ def _rope_constants(graph: _Graph, spec: EncoderSpec, side: int) -> tuple[str, s
     return graph.constant(cos), graph.constant(sin)
 
 
-def _rotate(graph: _Graph, value: str, rope: tuple[str, str], head_dim: int) -> str:
+def _rotate(graph: GraphBuilder, value: str, rope: tuple[str, str], head_dim: int) -> str:
     left = graph.slice(value, 0, head_dim // 2, axis=3)
     right = graph.slice(value, head_dim // 2, head_dim, axis=3)
     swapped = graph.op("Concat", right, left, axis=-1)
     return graph.op("Add", graph.op("Mul", value, rope[0]), graph.op("Mul", swapped, rope[1]))
 
 
-def _layer_norm(graph: _Graph, tensors: Tensors, name: str, value: str, eps: float) -> str:
+def _layer_norm(graph: GraphBuilder, tensors: Tensors, name: str, value: str, eps: float) -> str:
     weight, bias = (graph.constant(_f64(tensors, f"{name}.{part}")) for part in ("weight", "bias"))
     return graph.op("LayerNormalization", value, weight, bias, axis=-1, epsilon=eps)
 
 
 def _block(
-    graph: _Graph, spec: EncoderSpec, tensors: Tensors, index: int, stream: str, rope: tuple[str, str] | None
+    graph: GraphBuilder, spec: EncoderSpec, tensors: Tensors, index: int, stream: str, rope: tuple[str, str] | None
 ) -> str:
     """One pre-norm transformer block on (N,T,C)."""
     name = f"layer.{index}"
@@ -220,7 +232,7 @@ def _linear(tensors: Tensors, name: str, scale: Array | float = 1.0) -> tuple[Ar
 
 
 def _attention(
-    graph: _Graph, spec: EncoderSpec, tensors: Tensors, name: str, normed: str, rope: tuple[str, str] | None
+    graph: GraphBuilder, spec: EncoderSpec, tensors: Tensors, name: str, normed: str, rope: tuple[str, str] | None
 ) -> str:
     heads, head_dim = spec.heads, spec.width // spec.heads
 
