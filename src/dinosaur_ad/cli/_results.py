@@ -117,7 +117,7 @@ def _cell(value: Any) -> str:
     r"""A value for a spreadsheet: text that it would take for a formula gets a quote in front.
 
     >>> _cell("=1+1"), _cell(-0.5), _cell("a\nb")
-    ("'=1+1", '-0.5', 'a\\\\nb')
+    ("'=1+1", '-0.5', 'a\\nb')
     """
     if isinstance(value, int | float):
         return str(value)

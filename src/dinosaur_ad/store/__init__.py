@@ -30,8 +30,8 @@ crashes.
 
 from dinosaur_ad.store.names import check_task_name
 from dinosaur_ad.store.reading import Snapshot
-from dinosaur_ad.store.records import FileInfo, TaskRecord
 from dinosaur_ad.store.store import MemoryStore, Store
 from dinosaur_ad.store.task_store import TaskStore, copy_tasks
+from dinosaur_ad.store.versions import StoredFile, TaskRecord
 
-__all__ = ["FileInfo", "MemoryStore", "Snapshot", "Store", "TaskRecord", "TaskStore", "check_task_name", "copy_tasks"]
+__all__ = ["MemoryStore", "Snapshot", "Store", "StoredFile", "TaskRecord", "TaskStore", "check_task_name", "copy_tasks"]

@@ -21,8 +21,7 @@ from dinosaur_ad.store.names import (
     version_number,
 )
 from dinosaur_ad.store.reading import load_arrays
-from dinosaur_ad.store.records import TaskRecord, decode_record, decode_state
-from dinosaur_ad.store.versions import KEEP, Pointer, State, now
+from dinosaur_ad.store.versions import KEEP, Pointer, State, TaskRecord, decode_record, decode_state, now
 
 
 def stored_versions(files: Disk | Memory, name: str) -> list[int]:

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from dinosaur_ad._text import did_you_mean
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
-from dinosaur_ad.store.array_files import LinkError, reason
 from dinosaur_ad.store.codec import Array, decode_arrays
-from dinosaur_ad.store.disk import Disk
+from dinosaur_ad.store.disk import Disk, LinkError, reason
 from dinosaur_ad.store.documents import MAX_MANIFEST_BYTES, MAX_POINTER_BYTES, NewerFormatError
 from dinosaur_ad.store.in_memory import Memory
 from dinosaur_ad.store.names import (
@@ -27,8 +26,7 @@ from dinosaur_ad.store.names import (
     manifest_path,
     pointer_path,
 )
-from dinosaur_ad.store.records import TaskRecord, decode_record
-from dinosaur_ad.store.versions import FORGET, Pointer
+from dinosaur_ad.store.versions import FORGET, Pointer, TaskRecord, decode_record
 
 _Result = TypeVar("_Result")
 _NAMED = 5  # tasks that a refusal names

@@ -10,9 +10,8 @@ from typing import Any
 
 from dinosaur_ad._atomic import UnconfirmedError
 from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.store.array_files import FULL, reason, write_errors
 from dinosaur_ad.store.codec import Array, Json, encode_arrays
-from dinosaur_ad.store.disk import Disk
+from dinosaur_ad.store.disk import FULL, Disk, reason, write_errors
 from dinosaur_ad.store.documents import MAX_VERSION
 from dinosaur_ad.store.in_memory import Memory
 from dinosaur_ad.store.mending import check_version, recovered, stored_versions, sweep
@@ -26,8 +25,7 @@ from dinosaur_ad.store.names import (
     task_folder,
 )
 from dinosaur_ad.store.reading import DamagedError, TaskReader
-from dinosaur_ad.store.records import TaskRecord, encode_manifest, file_info
-from dinosaur_ad.store.versions import FORGET, KEEP, Pointer, State
+from dinosaur_ad.store.versions import FORGET, KEEP, Pointer, State, TaskRecord, encode_manifest, file_info
 
 
 class TaskStore(TaskReader):
