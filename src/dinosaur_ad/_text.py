@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable
 
 LONGEST_VALUE = 400
@@ -62,6 +63,17 @@ def odds(p_value: float) -> str:
     if not 0 < p_value <= 1:
         return ""
     return f"{'most' if p_value > 2 / 3 else f'1 in {round(1 / p_value)}'} good parts would look this odd"
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a printable text takes: Chinese, Japanese and Korean letters and emoji take two.
+
+    >>> columns("screw"), columns("\u87ba\u4e1d")
+    (5, 4)
+    """
+    return sum(
+        2 if unicodedata.east_asian_width(letter) in "WF" else not unicodedata.combining(letter) for letter in text
+    )
 
 
 def printable_page(text: str) -> str:

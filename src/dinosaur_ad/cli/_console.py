@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dinosaur_ad._text import printable, printable_line, printable_page
+from dinosaur_ad._text import columns, printable, printable_line, printable_page
 
 if TYPE_CHECKING:
     from dinosaur_ad.inspection import Rejected
@@ -114,10 +114,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collect
     nut       120
     """
     cells = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(header, *cells, strict=True)]
     aligned = [
         "  ".join(
-            cell.rjust(width) if name in numeric else cell.ljust(width)
+            cell.rjust(width) if name in numeric else cell + " " * (width - columns(cell))
             for name, cell, width in zip(header, row, widths, strict=True)
         )
         for row in (header, *cells)

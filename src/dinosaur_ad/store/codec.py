@@ -1,4 +1,4 @@
-"""How documents and arrays become bytes, and how bytes are read back with suspicion.
+"""How documents and arrays become bytes, and how bytes are read back and checked.
 
 Whatever is wrong with the bytes is a :class:`ValueError` that says what, for the caller to explain.
 """

@@ -26,7 +26,7 @@ from dinosaur_ad.store.names import (
     version_name,
     version_number,
 )
-from dinosaur_ad.store.turns import Turn
+from dinosaur_ad.store.task_lock import TaskLock
 
 # Opening a pipe would wait for its other end, and a link would lead elsewhere. Windows has neither flag, nor the need.
 _PLAIN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -120,9 +120,9 @@ class Disk:
         self._pending |= {(name, version) for version in versions}
         self._leave_mark()
 
-    def turn(self, name: str) -> Turn:
-        """Return whose turn it is to teach a task, in this process and in others."""
-        return Turn.at(self.root / LOCKS / f"{name}.lock")
+    def task_lock(self, name: str) -> TaskLock:
+        """Return the lock for teaching a task, in this process and in others."""
+        return TaskLock.at(self.root / LOCKS / f"{name}.lock")
 
     def _acquired(self) -> AbstractContextManager[object]:
         with write_errors(self):

@@ -133,7 +133,7 @@ class Pointer:
 
     @classmethod
     def decode(cls, data: bytes) -> Pointer:
-        """Read ``task.json`` with suspicion: a ValueError says what is wrong with it."""
+        """Read and check ``task.json``; a ValueError says what is wrong with it."""
         document, old = read_document(data, POINTER, POINTER_1, newest=POINTER_VERSION)
         states, redo = (tuple(State(**state) for state in document.get(key, ())) for key in ("states", "redo"))
         for state in (*states, *redo):
@@ -153,7 +153,7 @@ class StoredFile(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """One committed version of a task, without its arrays. All who ask for it share it, so leave it as it is.
+    """One committed version of a task, without its arrays; shared between callers, so do not change it.
 
     ``id`` stands for the content of this version: a key for caches. ``created`` is when the task was learned,
     ``date`` when this version was written (ISO 8601, UTC). ``history`` lists what was done to the task,
