@@ -1,4 +1,4 @@
-"""The files of a store in a folder. No link in it is followed, and nothing in it is trusted to be a plain file."""
+"""The files of a store in a folder. Links are never followed, and only plain files are opened."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Disk:
                     (self.root / WRITER).unlink()
 
     def note(self, name: str, versions: Iterable[int]) -> None:
-        """Note which versions the holder of the lock is about to write or remove, for whoever comes after a crash."""
+        """Note which versions the holder of the lock is about to write or remove, for the cleanup after a crash."""
         self._pending |= {(name, version) for version in versions}
         self._leave_mark()
 
@@ -224,7 +224,7 @@ class Disk:
 
     def stamp(self, path: str) -> Hashable | None:
         """Return what tells one version of a replaced file from another, None if there is no such file."""
-        try:  # not Path.lstat, which takes three times as long: every inspection asks about every task
+        try:  # not Path.lstat, which takes three times as long: every inspection does this for every task
             status = os.lstat(f"{self.root}/{path}")
         except (FileNotFoundError, NotADirectoryError):
             # Behind a link nothing is looked for, so nothing is known to be missing.
@@ -245,7 +245,7 @@ class Disk:
     # --- changing ---
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file: whoever reads it, at whatever moment, sees all of the old or all of the new."""
+        """Write a file atomically: a reader sees all of the old content or all of the new."""
         self._refuse_links(path)
         write_atomic(self.root / path, data, distinct=True)
 

@@ -71,7 +71,7 @@ def _proven(files: Disk | MemoryFiles, name: str, version: int, clues: bytes) ->
 def sweep(files: Disk | MemoryFiles, name: str, pointer: Pointer, own: set[int]) -> list[str]:
     """Remove what the store has written for a task and its pointer does not name; return what was removed.
 
-    Where there is no pointer, a folder may be somebody else's: only the ``own`` versions are removed then, which are
+    Where there is no pointer, a folder may be the user's own: only the ``own`` versions are removed then, which are
     those that a change has written or was about to remove.
     """
     folder, removed = task_folder(name), []

@@ -114,8 +114,8 @@ else:
         try:
             yield
         finally:
-            # While the lock is held: whoever opened the file meanwhile gets a lock on a file without a name, notices
-            # that and opens the next one.
+            # While the lock is held: a process that opened the file meanwhile gets a lock on a file without a name,
+            # notices that and opens the next one.
             with suppress(OSError):
                 path.unlink()
                 path.parent.rmdir()  # only if no other lock is held
