@@ -1,4 +1,4 @@
-"""Reading a file that anybody may have put there: a plain one, of a size that can be, once."""
+"""Reading a file that is not trusted: only a regular file, only up to a size."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _inside(place: str, key: str) -> str:
 
 
 def _spell(value: Any) -> str:
-    """A value that somebody else wrote, cut, and with nothing in it that a terminal would act on."""
+    """A foreign value, shortened and escaped for a terminal."""
     spelled = ascii(value[:_SHOWN] if isinstance(value, str) else value)
     return spelled if len(spelled) <= _SHOWN else spelled[: _SHOWN - 3] + "..."
 

@@ -2,7 +2,7 @@
 
 ONNX Runtime (from 1.31 on) writes a device identifier into the user's cache when it is imported and sends events to its
 maker a few seconds later; OpenVINO sends one when it is imported; Ray and the hub's client count their uses. The
-package imports this module before anything else, so it does not matter which part of it is imported first. Somebody who
+package imports this module before anything else, so it does not matter which part of it is imported first. A user who
 switched such a report on by its own environment variable keeps it.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class _Switch(NamedTuple):
-    """An environment variable that a library reads when it is imported: what turns it off, and what asks for it."""
+    """An environment variable that a library reads when it is imported: the value for off, and those for on."""
 
     off: str
     on: tuple[str, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import unicodedata
 from collections.abc import Iterable
 
 LONGEST_VALUE = 400
@@ -52,6 +53,17 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(word[:LONGEST_REASON], list(names), n=1)
     return f", did you mean {near[0]}?" if near else ""
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a printable text takes: Chinese, Japanese and Korean letters and emoji take two.
+
+    >>> columns("screw"), columns("\u87ba\u4e1d")
+    (5, 4)
+    """
+    return sum(
+        2 if unicodedata.east_asian_width(letter) in "WF" else not unicodedata.combining(letter) for letter in text
+    )
 
 
 def printable_page(text: str) -> str:

@@ -59,6 +59,7 @@ def test_task_names_are_completed_and_quoted(store: Path, monkeypatch: pytest.Mo
     named = ["screw", r"screw\ cap\ \$\(x\)"]
     monkeypatch.setenv("DINOSAUR_STORE", str(store))
     assert completed("undo", "") == named
+    assert completed("rename", "--store", str(store), "screw ") == named[1:]
     assert completed("inspect", "--store", str(store), "--task", "sc") == named
     assert completed("inspect", "--store", str(store), "--task", "screw ") == named[1:]
     assert completed("inspect", "--store", str(store / "none"), "--task", "sc") == [""]

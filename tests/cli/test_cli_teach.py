@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from cli_helpers import NEW_STORE, assert_refused, make_normals, tree_hash
 from PIL import Image
 
 import dinosaur_ad.detector
+from dinosaur_ad._text import columns
 from dinosaur_ad.cli import main
 
 Capture = pytest.CaptureFixture[str]
@@ -34,6 +36,37 @@ def test_learn_says_what_it_did_and_who_encoded(capsys: Capture, tmp_path: Path,
     _, memory, seconds = capsys.readouterr().out.splitlines()
     assert memory == "memory: 20 normal patches kept for every place in the image"
     assert all(step in seconds for step in ("encode", "memory", "calibrate", "store"))
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "sentence"),
+    [
+        ("--preset", "papr", "There is no preset 'papr', did you mean paper?"),
+        ("--preset", "zzz", "There is no preset 'zzz'; choose one of: default, paper"),
+        ("--encoder", "dinov2-smal", "There is no encoder 'dinov2-smal', did you mean dinov2-small?"),
+    ],
+)
+def test_a_misspelt_preset_or_encoder_is_one_sentence(
+    capsys: Capture, tmp_path: Path, normals: Path, option: str, name: str, sentence: str
+) -> None:
+    assert main(["learn", "screw", str(normals), "--store", str(tmp_path / "new"), option, name]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert sentence in err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["Deckel groß", "螺丝 🔩", "Pru\u0308fling"])
+def test_a_name_may_have_spaces_and_any_letters(capsys: Capture, store: Path, normals: Path, name: str) -> None:
+    at = ["--store", str(store)]
+    assert main(["rename", "screw", name, *at]) == 0
+    assert main(["inspect", str(normals / "001.png"), "--task", name, *at, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["task"] == unicodedata.normalize("NFC", name)
+    assert main(["forget", name, *at]) == 0
+    assert main(["undo", name, *at]) == 0
+    capsys.readouterr()
+    assert main(["tasks", *at]) == 0
+    assert len({columns(line[: line.index("0.")].rstrip()) for line in capsys.readouterr().out.splitlines()[1:]}) == 1
 
 
 def test_few_images_are_learned_with_a_warning(capsys: Capture, tmp_path: Path, normals: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_damaged_task_is_named_once(capsys: Capture, answer: Any) -> None:
     err = capsys.readouterr().err
     named = [line for line in err.splitlines() if line.startswith("left out: ")]
     assert len(named) == 2
-    assert named[0] == "left out: the task 'nut' is damaged and is not asked; see: dinosaur tasks --verify"
+    assert named[0] == "left out: the task 'nut' is damaged and was left out; see: dinosaur tasks --verify"
     assert "'bolt\\x1b'" in named[1]
     assert "without 2 damaged tasks" in err.splitlines()[-1]
 

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 from store_helpers import HEADER
 
-from dinosaur_ad.store import MemoryStore, Store, TaskStore
-from dinosaur_ad.store import array_files as files
+from dinosaur_ad.store import MemoryStore, Store, TaskStore, disk
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test cannot cut the power, so waiting for the disk would prove nothing; processes do wait."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(files, "LOCK_TIMEOUT", 0.2)
+    monkeypatch.setattr(disk, "LOCK_TIMEOUT", 0.2)
 
 
 @pytest.fixture

@@ -264,6 +264,9 @@ def test_a_pointer_of_a_newer_version_is_neither_used_nor_overwritten(two: Store
 def test_an_unknown_task_is_still_unknown(two: Store) -> None:
     with pytest.raises(InputError, match="There is no task 'nut'"):
         two.drop("nut")
-    with pytest.raises(StoreError, match="nothing to undo"):
-        two.undo("nut")
+    for change in (two.undo, two.redo):
+        with pytest.raises(StoreError, match=r"nothing to (un|re)do for task 'nut'"):
+            change("nut")
+        with pytest.raises(InputError, match=r"There is no task 'scerw' .*, did you mean screw"):
+            change("scerw")
     assert not (two.path / "tasks" / "nut").exists()

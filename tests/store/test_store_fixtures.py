@@ -84,6 +84,18 @@ def test_it_is_taught_further(old: Path) -> None:
     assert answers_as_it_did(Dinosaur(old), old)
 
 
+def test_it_is_renamed_undone_and_redone(old: Path) -> None:
+    expected = {name: Store.open(old).record(name).id for name in "ab"}
+    detector = Dinosaur(old)
+    detector.rename("a", "Prüfling 螺丝")
+    action = detector.undo("Prüfling 螺丝")
+    assert detector.redo("Prüfling 螺丝") == action
+    assert [record.id for record in Dinosaur(old).tasks()] == list(expected.values())
+    detector.verify("Prüfling 螺丝")
+    detector.rename("Prüfling 螺丝", "a")
+    assert answers_as_it_did(Dinosaur(old), old)
+
+
 def test_damage_of_an_old_store_is_mended_too(old: Path) -> None:
     pointer = old / "tasks" / "a" / "task.json"
     pointer.write_bytes(pointer.read_bytes().replace(b'"ordinal": 1', b'"ordinal": x', 1))

@@ -13,7 +13,7 @@ from store_helpers import manifest, teach
 from test_store_processes import python, started
 
 from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.store import Store, TaskStore, turns
+from dinosaur_ad.store import Store, TaskStore, task_lock
 
 HOLD = """
     with Store.open(sys.argv[1]).teaching(sys.argv[2]):
@@ -41,7 +41,7 @@ def test_threads_take_turns(tasks: TaskStore) -> None:
 
 
 def test_a_process_waits_for_another_and_says_so_once(folder: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PATIENCE", 0.1)
+    monkeypatch.setattr(task_lock, "NOTICE_AFTER", 0.1)
     said: list[str] = []
     with started(python(HOLD, folder.path, "screw", 0.6)) as other:
         with folder.teaching("bottle", said.append):  # another task does not wait

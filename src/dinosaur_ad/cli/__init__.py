@@ -71,13 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit:
         raise
     except BaseException as error:
-        return _answered(error)
+        return _reported(error)
     try:
         apply_settings(arguments)
         code: int = arguments.run(arguments)
-        sys.stdout.flush()  # here, where a full disk or a closed pipe still gets its answer
+        sys.stdout.flush()  # here, where a full disk or a closed pipe is still reported
     except BaseException as error:
-        return _answered(error)
+        return _reported(error)
     return code
 
 
@@ -88,8 +88,8 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
         sys.stdout.flush()  # of a help text, before the interpreter tries at its exit
 
 
-def _answered(error: BaseException) -> int:
-    """The sentence and the exit code for what ended a command."""
+def _reported(error: BaseException) -> int:
+    """Print the sentence for what ended a command, and return its exit code."""
     if isinstance(error, DinosaurError):
         return _failed(str(error), error.exit_code)
     if isinstance(error, KeyboardInterrupt):

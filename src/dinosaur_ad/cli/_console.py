@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dinosaur_ad._text import printable, printable_line, printable_page
+from dinosaur_ad._text import columns, printable, printable_line, printable_page
 
 if TYPE_CHECKING:
     from dinosaur_ad.inspection import Rejected
@@ -36,7 +36,7 @@ EXIT_CODES = {
     EXIT_INTERRUPTED: "interrupted",
     EXIT_BROKEN_PIPE: "the reader of the output went away",
 }
-"""What every command answers; the help and docs/commands.md say the same, from here."""
+"""The exit codes of every command; the help and docs/commands.md show the same table."""
 
 PRECEDENCE = "if several apply to inspect: with --exit-code 1 goes before 4 before 3, without it 4 before 3"
 
@@ -53,7 +53,7 @@ EPILOG = exit_codes()
 def say(*lines: str) -> None:
     """Print what is not a result, a line each. A line cannot contain another one: whatever would break it is escaped.
 
-    Nothing is raised where stderr cannot be written to: a command must not fail because nobody reads its remarks.
+    Nothing is raised where stderr cannot be written to: a command must not fail for its remarks.
     """
     if sys.stderr is None:  # print would take stdout instead
         return
@@ -114,10 +114,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Collect
     nut       120
     """
     cells = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(header, *cells, strict=True)]
     aligned = [
         "  ".join(
-            cell.rjust(width) if name in numeric else cell.ljust(width)
+            cell.rjust(width) if name in numeric else cell + " " * (width - columns(cell))
             for name, cell, width in zip(header, row, widths, strict=True)
         )
         for row in (header, *cells)
@@ -146,7 +146,7 @@ def occupy_standard_streams() -> bool:
 
 
 def let_go(stream: TextIO | None) -> None:
-    """Write what is still to be written; if nobody takes it, keep the interpreter from trying again at its exit."""
+    """Flush a stream; if that fails, keep the interpreter from trying again at its exit."""
     if stream is None:
         return
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -94,6 +95,11 @@ def share(text: str) -> float:
             f"'{printable(text, _SHOWN)}'."
         )
     return value
+
+
+def task_name(text: str) -> str:
+    """The name of a task with its letters composed, as the store keeps it; the store checks it."""
+    return unicodedata.normalize("NFC", text)
 
 
 def thread_count(text: str) -> int:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dinosaur_ad._text import escaped, odds, printable
+from dinosaur_ad._text import columns, escaped, odds, printable
 from dinosaur_ad.cli._console import report_rejected, show, show_csv, show_json
 
 if TYPE_CHECKING:
@@ -51,14 +51,15 @@ class TextWriter(Writer):
 
     def __init__(self, detector: Dinosaur | Fleet) -> None:
         super().__init__(detector)
-        self._width = max(map(len, detector.store.names()), default=0)
+        self._width = max(map(columns, detector.store.names()), default=0)
         self._coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     def inspection(self, result: Inspection, overlay: Path | None) -> None:
         """Verdict, task, score / threshold, p-value in figures and words, path."""
         verdict = f"{result.verdict:<{len(ANOMALOUS)}}"
+        task = result.task + " " * (self._width - columns(result.task))
         after = (
-            f"  {result.task:<{self._width}}  {result.score:7.3f} / {result.threshold:.3f}  p {result.p_value:.4f} "
+            f"  {task}  {result.score:7.3f} / {result.threshold:.3f}  p {result.p_value:.4f} "
             f"({odds(result.p_value)})  {printable(result.path)}"
         )
         if self._coloured:
@@ -117,7 +118,7 @@ def _cell(value: Any) -> str:
     r"""A value for a spreadsheet: text that it would take for a formula gets a quote in front.
 
     >>> _cell("=1+1"), _cell(-0.5), _cell("a\nb")
-    ("'=1+1", '-0.5', 'a\\\\nb')
+    ("'=1+1", '-0.5', 'a\\nb')
     """
     if isinstance(value, int | float):
         return str(value)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +100,8 @@ def find_file(folder: Path) -> Path | None:
 
 def read_file(path: Path) -> dict[str, Any]:
     """The values of a ``dinosaur.toml``, checked; paths in it are relative to its folder."""
+    import tomllib
+
     try:
         document = tomllib.loads(read_plain(path, _MOST_BYTES).decode())
     except (OSError, ValueError) as error:

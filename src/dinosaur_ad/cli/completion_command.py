@@ -25,6 +25,9 @@ _dinosaur() {
         esac
         if [[ "$word" == --store && -n "${COMP_WORDS[i+1]}" ]]; then store=(--store "${COMP_WORDS[i+1]}"); fi
     done
+    if ((COMP_CWORD > 3)) && [[ "${COMP_WORDS[COMP_CWORD-2]}" == --store ]]; then
+        previous="${chosen[${#chosen[@]}-1]}"
+    fi
     case "${chosen[*]}" in
 @VERBS@
     esac

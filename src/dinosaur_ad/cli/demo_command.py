@@ -21,7 +21,7 @@ def add_parser(verbs: Subparsers) -> None:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Run the demo, which says itself what it measured and where its report is."""
+    """Run the demo and print what it measured and where its report is."""
     from dinosaur_ad.demo import run_demo
 
     def say(text: str) -> None:

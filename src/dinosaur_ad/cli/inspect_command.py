@@ -25,6 +25,7 @@ from dinosaur_ad.cli._parser import (
     add_verb,
     encoder_options,
     open_store,
+    task_name,
 )
 from dinosaur_ad.cli._progress import Progress
 from dinosaur_ad.cli._results import ANOMALOUS, NORMAL, WRITERS
@@ -47,7 +48,7 @@ def add_parser(verbs: Subparsers) -> None:
     add_images(parser)
     add_store(parser)
     add_settings(parser, "false_alarms", "overlays")
-    parser.add_argument("--task", metavar="NAME", help="compare with this task only")
+    parser.add_argument("--task", metavar="NAME", type=task_name, help="compare with this task only")
     parser.add_argument(
         "--format", choices=tuple(WRITERS), help="text (default), json (one object a line per image), csv (one row)"
     )
@@ -73,7 +74,7 @@ def add_parser(verbs: Subparsers) -> None:
 
 @dataclass
 class _Count:
-    """What came of the images so far; ``left_out`` names the damaged tasks that could not be asked."""
+    """Counts of the results so far; ``left_out`` names the damaged tasks."""
 
     anomalous: int = 0
     not_ready: int = 0
@@ -83,7 +84,7 @@ class _Count:
     left_out: set[str] = field(default_factory=set)
 
     def take(self, result: Inspection) -> list[str]:
-        """Count an inspection; the damaged tasks that were not heard of before are returned."""
+        """Count an inspection; the damaged tasks that are new are returned."""
         self.judged += 1
         self.anomalous += result.verdict == ANOMALOUS
         self.not_ready += result.verdict not in (NORMAL, ANOMALOUS)
@@ -147,11 +148,11 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _why_left_out(detector: Dinosaur | Fleet, name: str) -> str:
-    """What is wrong with a task that was not asked; the workers of a cluster only say that something is."""
+    """What is wrong with a damaged task; the workers of a cluster do not report the reason."""
     from dinosaur_ad.detector import Dinosaur
 
     reason = detector.damaged().get(name) if isinstance(detector, Dinosaur) else None
-    return f"the task '{name}' is damaged and is not asked; {reason or 'see: dinosaur tasks --verify'}"
+    return f"the task '{name}' is damaged and was left out; {reason or 'see: dinosaur tasks --verify'}"
 
 
 def _here(arguments: argparse.Namespace) -> tuple[Dinosaur, Sequence[Path | str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dinosaur_ad._text import did_you_mean, printable
 from dinosaur_ad.cli._console import EXIT_OK, EXIT_UNREADABLE, report_rejected, say, show
 from dinosaur_ad.cli._overlays import say_overlays_left_out
-from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store
+from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store, task_name
 from dinosaur_ad.cli._progress import TEACHING, Progress
 from dinosaur_ad.cli.tasks_command import say_removed
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
@@ -26,7 +26,7 @@ RECOMMENDED_IMAGES = 20
 def add_parser(verbs: Subparsers) -> None:
     """Add the verbs of this file."""
     parser = add_verb(verbs, "learn", learn, "Teach a new task from normal images. The first one makes the store.")
-    parser.add_argument("name", metavar="NAME", help="what the task is called")
+    parser.add_argument("name", metavar="NAME", type=task_name, help="what the task is called")
     add_images(parser)
     add_store(parser)
     parser.add_argument("--preset", metavar="default|paper", help="settings of a new store (default: default)")
@@ -47,27 +47,27 @@ def add_parser(verbs: Subparsers) -> None:
     _add_verbose(parser)
 
     parser = add_verb(verbs, "update", update, "Add normal images to a task. Those it has learned are not needed.")
-    parser.add_argument("name", metavar="NAME", help="the task")
+    parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     add_images(parser)
     add_store(parser)
     _add_verbose(parser)
 
     parser = add_verb(verbs, "forget", forget, "Remove a task. undo brings it back.")
-    parser.add_argument("name", metavar="NAME", help="the task")
+    parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     add_store(parser)
 
     parser = add_verb(verbs, "undo", undo, "Take back the last learn, update or forget of a task.")
-    parser.add_argument("name", metavar="NAME", help="the task")
+    parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     parser.add_argument("--yes", action="store_true", help=argparse.SUPPRESS)  # was needed before there was redo
     add_store(parser)
 
     parser = add_verb(verbs, "redo", redo, "Make the change again that the last undo of a task took back.")
-    parser.add_argument("name", metavar="NAME", help="the task")
+    parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     add_store(parser)
 
     parser = add_verb(verbs, "rename", rename, "Give a task another name. Its history, undo and redo stay with it.")
-    parser.add_argument("name", metavar="OLD", help="the task")
-    parser.add_argument("new", metavar="NEW", help="what it is called from now on")
+    parser.add_argument("name", metavar="OLD", type=task_name, help="the task")
+    parser.add_argument("new", metavar="NEW", type=task_name, help="what it is called from now on")
     add_store(parser)
 
 

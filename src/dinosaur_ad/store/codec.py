@@ -1,4 +1,4 @@
-"""How documents and arrays become bytes, and how bytes are read back with suspicion.
+"""How documents and arrays become bytes, and how bytes are read back and checked.
 
 Whatever is wrong with the bytes is a :class:`ValueError` that says what, for the caller to explain.
 """
@@ -109,8 +109,8 @@ def encode_arrays(arrays: Mapping[str, Array]) -> bytes:
 def decode_arrays(buffer: Array) -> dict[str, Array]:
     """Return read-only arrays from the bytes (uint8, 1-D) of a safetensors file.
 
-    The largest are views; those of less than half the file are copies, so that no small array keeps a large one that
-    nobody needs any more in memory.
+    The largest are views; those of less than half the file are copies, so that a small array does not keep the buffer
+    of a large one in memory.
 
     >>> blob = encode_arrays({"prototype": np.arange(3, dtype=np.float32)})
     >>> decode_arrays(np.frombuffer(blob, np.uint8))["prototype"]

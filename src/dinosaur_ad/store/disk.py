@@ -1,4 +1,4 @@
-"""The files of a store in a folder. No link in it is followed, and nothing in it is trusted to be a plain file."""
+"""The files of a store in a folder. Links are never followed, and only plain files are opened."""
 
 from __future__ import annotations
 
@@ -13,23 +13,20 @@ from pathlib import Path
 import filelock
 import numpy as np
 
-from dinosaur_ad._atomic import move_atomic, remove_atomic, temporary_name, write_atomic
+from dinosaur_ad._atomic import UnconfirmedError, move_atomic, remove_atomic, temporary_name, write_atomic
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.store import array_files as files
-from dinosaur_ad.store.array_files import (
-    FULL,
+from dinosaur_ad.store.codec import Array
+from dinosaur_ad.store.names import (
     LOCK,
     LOCKS,
     WRITER,
-    LinkError,
-    NotPlainError,
     is_own_file,
+    is_task_name,
     is_temporary,
-    write_errors,
+    version_name,
+    version_number,
 )
-from dinosaur_ad.store.codec import Array
-from dinosaur_ad.store.names import is_task_name, version_name, version_number
-from dinosaur_ad.store.turns import Turn
+from dinosaur_ad.store.task_lock import TaskLock
 
 # Opening a pipe would wait for its other end, and a link would lead elsewhere. Windows has neither flag, nor the need.
 _PLAIN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -37,13 +34,59 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY"
 _RELATIVE = {os.open, os.unlink, os.rmdir} <= os.supports_dir_fd and os.scandir in os.supports_fd
 _MARK_BYTES = 100_000
 
+LOCK_TIMEOUT = 10.0
+"""Seconds to wait for another writer; a change holds the lock for as long as writing a bank takes."""
+
+FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class LinkError(OSError):
+    """A folder of the store is a link; a store follows none."""
+
+
+class NotPlainError(ValueError):
+    """There is something else where a file of the store was expected: a link, a folder, a pipe, a device."""
+
+
+@contextmanager
+def write_errors(where: object) -> Iterator[None]:
+    """Turn the operating system's refusal to write into the sentence the user sees."""
+    try:
+        yield
+    except UnconfirmedError as error:
+        raise StoreError(
+            f"The change to the store {where} was made, but the disk did not confirm it ({reason(error)}), "
+            "so it may not survive a power cut; check the disk."
+        ) from error
+    except (OSError, NotPlainError) as error:
+        raise StoreError(
+            f"The store {where} could not be written ({reason(error)}) and was left as it was; {_advice(error)}."
+        ) from error
+
+
+def reason(error: BaseException) -> str:
+    """Return why a file could not be used, in a few words."""
+    words = error.strerror if isinstance(error, OSError) else None
+    return words or str(error) or type(error).__name__
+
+
+def _advice(error: OSError | NotPlainError) -> str:
+    if isinstance(error, LinkError | NotPlainError):
+        return "put a plain file or folder in its place, or remove it"
+    if error.errno in FULL:
+        return "free some space and try again"
+    if error.errno in DENIED:
+        return "check its permissions or choose another folder"
+    return "check the disk and try again"
+
 
 class Disk:
     """The files of a store in a folder. Paths are relative to it; what is written is durable on return."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._lock = filelock.FileLock(root / LOCK, timeout=files.LOCK_TIMEOUT)
+        self._lock = filelock.FileLock(root / LOCK, timeout=LOCK_TIMEOUT)
         self._pending: set[tuple[str, int]] = set()
         self._tidy = True
 
@@ -73,13 +116,13 @@ class Disk:
                     (self.root / WRITER).unlink()
 
     def note(self, name: str, versions: Iterable[int]) -> None:
-        """Note which versions the holder of the lock is about to write or remove, for whoever comes after a crash."""
+        """Note which versions the holder of the lock is about to write or remove, for the cleanup after a crash."""
         self._pending |= {(name, version) for version in versions}
         self._leave_mark()
 
-    def turn(self, name: str) -> Turn:
-        """Return whose turn it is to teach a task, in this process and in others."""
-        return Turn.at(self.root / LOCKS / f"{name}.lock")
+    def task_lock(self, name: str) -> TaskLock:
+        """Return the lock for teaching a task, in this process and in others."""
+        return TaskLock.at(self.root / LOCKS / f"{name}.lock")
 
     def _acquired(self) -> AbstractContextManager[object]:
         with write_errors(self):
@@ -181,7 +224,7 @@ class Disk:
 
     def stamp(self, path: str) -> Hashable | None:
         """Return what tells one version of a replaced file from another, None if there is no such file."""
-        try:  # not Path.lstat, which takes three times as long: every inspection asks about every task
+        try:  # not Path.lstat, which takes three times as long: every inspection does this for every task
             status = os.lstat(f"{self.root}/{path}")
         except (FileNotFoundError, NotADirectoryError):
             # Behind a link nothing is looked for, so nothing is known to be missing.
@@ -202,7 +245,7 @@ class Disk:
     # --- changing ---
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file: whoever reads it, at whatever moment, sees all of the old or all of the new."""
+        """Write a file atomically: a reader sees all of the old content or all of the new."""
         self._refuse_links(path)
         write_atomic(self.root / path, data, distinct=True)
 

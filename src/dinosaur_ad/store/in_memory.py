@@ -12,17 +12,17 @@ from contextlib import contextmanager
 import numpy as np
 
 from dinosaur_ad.store.codec import Array
-from dinosaur_ad.store.turns import Turn
+from dinosaur_ad.store.task_lock import TaskLock
 
 
-class Memory:
+class MemoryFiles:
     """The same as :class:`~dinosaur_ad.store.disk.Disk`, where nothing is on disk."""
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[int, bytes]] = {}
         self._changes = itertools.count()
         self._lock = threading.RLock()
-        self._turns: dict[str, Turn] = {}
+        self._task_locks: dict[str, TaskLock] = {}
 
     def __str__(self) -> str:
         return "(in memory)"
@@ -36,9 +36,9 @@ class Memory:
     def note(self, name: str, versions: Iterable[int]) -> None:
         """Nothing to note: a crash leaves nothing at all."""
 
-    def turn(self, name: str) -> Turn:
-        """Return whose turn it is to teach a task."""
-        return self._turns.setdefault(name, Turn(None))
+    def task_lock(self, name: str) -> TaskLock:
+        """Return the lock for teaching a task."""
+        return self._task_locks.setdefault(name, TaskLock(None))
 
     def read(self, path: str, limit: int) -> bytes:
         """Return the content of a file of at most so many bytes."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from dinosaur_ad.store.disk import Disk
 from dinosaur_ad.store.documents import MAX_MANIFEST_BYTES, MAX_POINTER_BYTES, MAX_VERSION
-from dinosaur_ad.store.in_memory import Memory
+from dinosaur_ad.store.in_memory import MemoryFiles
 from dinosaur_ad.store.names import (
     FORGOTTEN,
     POINTER,
@@ -21,17 +21,16 @@ from dinosaur_ad.store.names import (
     version_number,
 )
 from dinosaur_ad.store.reading import load_arrays
-from dinosaur_ad.store.records import TaskRecord, decode_record, decode_state
-from dinosaur_ad.store.versions import KEEP, Pointer, State, now
+from dinosaur_ad.store.versions import KEEP, Pointer, State, TaskRecord, decode_record, decode_state, now
 
 
-def stored_versions(files: Disk | Memory, name: str) -> list[int]:
+def stored_versions(files: Disk | MemoryFiles, name: str) -> list[int]:
     """Return the versions of a task that have a folder, whether or not a pointer names them."""
     numbers = (version_number(child) for child in files.children(task_folder(name)))
     return sorted(number for number in numbers if number is not None and 0 < number < MAX_VERSION)
 
 
-def recovered(files: Disk | Memory, name: str) -> Pointer:
+def recovered(files: Disk | MemoryFiles, name: str) -> Pointer:
     """Return a pointer to the newest versions that are intact, for a task whose own pointer is damaged.
 
     A version counts if all of it fits the hashes in its manifest, and the manifest its own hash or one that can still
@@ -50,7 +49,7 @@ def recovered(files: Disk | Memory, name: str) -> Pointer:
     return Pointer((State(), *states), max(found, default=0) + 1, (entry,))
 
 
-def check_version(files: Disk | Memory, name: str, state: State) -> TaskRecord:
+def check_version(files: Disk | MemoryFiles, name: str, state: State) -> TaskRecord:
     """Read all of one version; an OSError or ValueError says what is wrong with it."""
     data = files.read(manifest_path(name, state.version), MAX_MANIFEST_BYTES)
     record = decode_record(name, Pointer((state,)), data)
@@ -59,7 +58,7 @@ def check_version(files: Disk | Memory, name: str, state: State) -> TaskRecord:
     return record
 
 
-def _proven(files: Disk | Memory, name: str, version: int, clues: bytes) -> State:
+def _proven(files: Disk | MemoryFiles, name: str, version: int, clues: bytes) -> State:
     data = files.read(manifest_path(name, version), MAX_MANIFEST_BYTES)
     state, proves_itself = decode_state(version, data)
     if not proves_itself and state.sha256.encode() not in clues:
@@ -69,10 +68,10 @@ def _proven(files: Disk | Memory, name: str, version: int, clues: bytes) -> Stat
     return state
 
 
-def sweep(files: Disk | Memory, name: str, pointer: Pointer, own: set[int]) -> list[str]:
+def sweep(files: Disk | MemoryFiles, name: str, pointer: Pointer, own: set[int]) -> list[str]:
     """Remove what the store has written for a task and its pointer does not name; return what was removed.
 
-    Where there is no pointer, a folder may be somebody else's: only the ``own`` versions are removed then, which are
+    Where there is no pointer, a folder may be the user's own: only the ``own`` versions are removed then, which are
     those that a change has written or was about to remove.
     """
     folder, removed = task_folder(name), []

@@ -1,10 +1,12 @@
-"""Names: which ones a task may have, and where its files lie."""
+"""Names: which ones a task may have, and what the files of a store are called."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from fnmatch import fnmatchcase
 
+from dinosaur_ad._atomic import TEMPORARY
 from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
 
@@ -12,6 +14,9 @@ TASKS = "tasks"
 POINTER = "task.json"
 FORGOTTEN = "forgotten.json"  # the pointer of a task that was forgotten by giving it this name
 MANIFEST = "manifest.json"
+LOCK = ".lock"
+LOCKS = ".locks"
+WRITER = ".writer"
 
 _MOST_BYTES = 128  # of a name in UTF-8; file systems take 255, and the lock file of a task has a longer name
 _FORBIDDEN = '/\\<>:"|?*'  # in names of files, somewhere
@@ -60,6 +65,16 @@ def is_file_name(file: str) -> bool:
 def is_array_file(name: str) -> bool:
     """Tell whether a file with arrays of a task may have this name, ending included."""
     return name.endswith(_ARRAYS) and is_file_name(name.removesuffix(_ARRAYS))
+
+
+def is_own_file(name: str) -> bool:
+    """Tell whether the store gives such a name to a file in the folder of a version."""
+    return name == MANIFEST or is_array_file(name) or is_temporary(name)
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether this is the name of a file that a killed writer may leave."""
+    return fnmatchcase(name, TEMPORARY)
 
 
 def task_folder(name: str) -> str:

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from dinosaur_ad._text import did_you_mean
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
-from dinosaur_ad.store.array_files import LinkError, reason
 from dinosaur_ad.store.codec import Array, decode_arrays
-from dinosaur_ad.store.disk import Disk
+from dinosaur_ad.store.disk import Disk, LinkError, reason
 from dinosaur_ad.store.documents import MAX_MANIFEST_BYTES, MAX_POINTER_BYTES, NewerFormatError
-from dinosaur_ad.store.in_memory import Memory
+from dinosaur_ad.store.in_memory import MemoryFiles
 from dinosaur_ad.store.names import (
     TASKS,
     array_path,
@@ -27,8 +26,7 @@ from dinosaur_ad.store.names import (
     manifest_path,
     pointer_path,
 )
-from dinosaur_ad.store.records import TaskRecord, decode_record
-from dinosaur_ad.store.versions import FORGET, Pointer
+from dinosaur_ad.store.versions import FORGET, Pointer, TaskRecord, decode_record
 
 _Result = TypeVar("_Result")
 _NAMED = 5  # tasks that a refusal names
@@ -45,7 +43,7 @@ _ADVICE = {
 
 
 class Snapshot(NamedTuple):
-    """All tasks of a store at one moment. All who ask for it share it, so leave it as it is.
+    """All tasks of a store at one moment; shared between callers, so do not change it.
 
     ``stamp`` differs after any change by anyone. ``records`` are those that read intact, in the order in which they
     were learned; their arrays are checked when they are read. ``damaged`` says of each other task what is wrong.
@@ -57,7 +55,7 @@ class Snapshot(NamedTuple):
 
 
 class DamagedError(StoreError):
-    """What a file of a task holds cannot be believed; the task can be forgotten, learned anew and perhaps undone."""
+    """A file of a task is damaged; the task can be forgotten, learned anew and perhaps undone."""
 
 
 class TaskReader:
@@ -66,7 +64,7 @@ class TaskReader:
     ``header`` is what the owner of the store wants to know about all of it (which encoder, which preset).
     """
 
-    def __init__(self, files: Disk | Memory, header: dict[str, Any]) -> None:
+    def __init__(self, files: Disk | MemoryFiles, header: dict[str, Any]) -> None:
         self.header = header
         self._files = files
         # Files are read once: a pointer again when its stamp has changed, a record when its pointer was read again.
@@ -88,7 +86,7 @@ class TaskReader:
 
     def record(self, name: str) -> TaskRecord:
         """Return the newest version of a task, without its arrays; costs one look at its pointer's stamp."""
-        return self._steadily(name, self._record)
+        return self._retrying(name, self._record)
 
     def snapshot(self) -> Snapshot:
         """Return all tasks as they are now; costs a look at each pointer's stamp while nothing has changed."""
@@ -123,7 +121,7 @@ class TaskReader:
         :class:`~dinosaur_ad.errors.VersionGoneError` if that version is no longer in the store.
         """
         if isinstance(task, str):
-            return self._steadily(task, lambda name, pointer: self.arrays(self._record(name, pointer), file))
+            return self._retrying(task, lambda name, pointer: self.arrays(self._record(name, pointer), file))
         try:
             return self._arrays(task, file)
         finally:  # whether it could be read or not: its folder may be gone, or be that of a task learned anew
@@ -136,7 +134,7 @@ class TaskReader:
 
     def verify(self, name: str) -> None:
         """Read all that a task has and compare it with its hashes; a StoreError names what differs."""
-        self._steadily(name, self._verify)
+        self._retrying(name, self._verify)
 
     def files_stamp(self, record: TaskRecord) -> Hashable:
         """Return what differs once an array file of this version was replaced, for instance from a backup."""
@@ -207,7 +205,7 @@ class TaskReader:
             hint = "no task has been learned yet"
         raise InputError(f"There is no task {name!r} in the store {self._files}: {hint}.")
 
-    def _steadily(self, name: str, read: Callable[[str, Pointer], _Result]) -> _Result:
+    def _retrying(self, name: str, read: Callable[[str, Pointer], _Result]) -> _Result:
         """Read the current version; if that fails because a writer has moved on, read the new one."""
         name = check_task_name(name)
         while True:
@@ -274,7 +272,7 @@ class TaskReader:
         return f"restore it from a backup, {undo}learn the task anew with replace (--replace), or forget it"
 
 
-def load_arrays(files: Disk | Memory, record: TaskRecord, file: str) -> dict[str, Array]:
+def load_arrays(files: Disk | MemoryFiles, record: TaskRecord, file: str) -> dict[str, Array]:
     """Return the arrays of one file, after comparing all of it with its size and hash in the manifest."""
     expected = record.files[file]
     buffer = files.load(array_path(record.name, record.version, file), expected.bytes)

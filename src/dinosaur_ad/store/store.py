@@ -9,12 +9,11 @@ from typing import Any
 
 from dinosaur_ad._atomic import make_folder
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.store.array_files import FULL, LOCK, LOCKS, WRITER, is_temporary, reason, write_errors
 from dinosaur_ad.store.codec import Json, decode_json, encode_json, seal, unseal
-from dinosaur_ad.store.disk import Disk
+from dinosaur_ad.store.disk import FULL, Disk, reason, write_errors
 from dinosaur_ad.store.documents import FORMAT, FORMAT_VERSION, HEADER, MAX_STORE_BYTES, STORE
-from dinosaur_ad.store.in_memory import Memory
-from dinosaur_ad.store.names import TASKS, pointer_path
+from dinosaur_ad.store.in_memory import MemoryFiles
+from dinosaur_ad.store.names import LOCK, LOCKS, TASKS, WRITER, is_temporary, pointer_path
 from dinosaur_ad.store.task_store import TaskStore
 from dinosaur_ad.store.versions import now
 
@@ -110,7 +109,7 @@ class MemoryStore(TaskStore):
     """
 
     def __init__(self, header: Mapping[str, Json]) -> None:
-        super().__init__(Memory(), decode_json(encode_json(header)))
+        super().__init__(MemoryFiles(), decode_json(encode_json(header)))
 
 
 def _initialise(files: Disk, header: Mapping[str, Json]) -> None:

@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 from dinosaur_ad._atomic import UnconfirmedError
+from dinosaur_ad._text import did_you_mean
 from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.store.array_files import FULL, reason, write_errors
 from dinosaur_ad.store.codec import Array, Json, encode_arrays
-from dinosaur_ad.store.disk import Disk
+from dinosaur_ad.store.disk import FULL, Disk, reason, write_errors
 from dinosaur_ad.store.documents import MAX_VERSION
-from dinosaur_ad.store.in_memory import Memory
+from dinosaur_ad.store.in_memory import MemoryFiles
 from dinosaur_ad.store.mending import check_version, recovered, stored_versions, sweep
 from dinosaur_ad.store.names import (
     array_path,
@@ -26,8 +26,7 @@ from dinosaur_ad.store.names import (
     task_folder,
 )
 from dinosaur_ad.store.reading import DamagedError, TaskReader
-from dinosaur_ad.store.records import TaskRecord, encode_manifest, file_info
-from dinosaur_ad.store.versions import FORGET, KEEP, Pointer, State
+from dinosaur_ad.store.versions import FORGET, KEEP, Pointer, State, TaskRecord, encode_manifest, file_info
 
 
 class TaskStore(TaskReader):
@@ -36,7 +35,7 @@ class TaskStore(TaskReader):
     ``removed`` lists the files and folders that the last change removed, relative to the store.
     """
 
-    def __init__(self, files: Disk | Memory, header: dict[str, Any]) -> None:
+    def __init__(self, files: Disk | MemoryFiles, header: dict[str, Any]) -> None:
         super().__init__(files, header)
         self.removed: list[str] = []
         self._depth = 0
@@ -108,6 +107,7 @@ class TaskStore(TaskReader):
             except DamagedError as error:
                 self._switch(name, self._recovered(name, error))
                 return "damage"
+            self._refuse_misspelt(name, pointer)
             if len(pointer.states) < 2:
                 raise StoreError(
                     f"There is nothing to undo for task {name!r}: the store {self._files} has no earlier "
@@ -123,6 +123,7 @@ class TaskStore(TaskReader):
         """
         with self._changing(name) as name:
             pointer = self._pointer(name) if self._files.stamp(pointer_path(name)) is not None else Pointer()
+            self._refuse_misspelt(name, pointer)
             if not pointer.redo:
                 raise StoreError(
                     f"There is nothing to redo for task {name!r} in the store {self._files}: the last change of it was "
@@ -169,21 +170,21 @@ class TaskStore(TaskReader):
 
     @contextmanager
     def teaching(self, name: str, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-        """Hold the turn to teach a task: whoever else wants to teach the same one waits, in any thread or process.
+        """Hold the lock for teaching a task, against any other thread or process.
 
-        Readers and the teaching of other tasks go on. ``waiting`` is called once with a sentence if it takes more than
-        a second until it is our turn. The thread that has the turn may ask for it again. Ask before :meth:`writer`,
-        which is for the moment of writing, and never inside it.
+        Reading, and teaching other tasks, is not blocked. ``waiting`` is called once with a sentence if acquiring the
+        lock takes more than a second. It is re-entrant. Acquire it before :meth:`writer`, which is for the moment of
+        writing, and never inside it.
         """
         name = check_task_name(name)
         sentence = f"Waiting until the task {name!r} has been taught by someone else; then it goes on."
-        turn = self._files.turn(name).taken(lambda: waiting(sentence) if waiting else None)
+        lock = self._files.task_lock(name).held(lambda: waiting(sentence) if waiting else None)
         with write_errors(self._files):
-            turn.__enter__()
+            lock.__enter__()
         try:
             yield
         finally:
-            turn.__exit__(None, None, None)
+            lock.__exit__(None, None, None)
 
     @contextmanager
     def writer(self) -> Iterator[None]:
@@ -225,7 +226,7 @@ class TaskStore(TaskReader):
         return replace(pointer, next_version=version)
 
     def _switch(self, name: str, pointer: Pointer) -> None:
-        """Make ``pointer`` the truth about a task: the one moment at which a change happens."""
+        """Write the pointer of a task: the one moment at which a change happens."""
         if pointer.versions:
             self._files.write(pointer_path(name), pointer.encode())
             return
@@ -254,6 +255,11 @@ class TaskStore(TaskReader):
                 f"is damaged, and no version of it could be found intact without that; {self._remedy(name)}."
             ) from damage
         return pointer
+
+    def _refuse_misspelt(self, name: str, pointer: Pointer) -> None:
+        """Refuse a name that no task has or had if it is near to that of a task."""
+        if not pointer.versions and (near := did_you_mean(name, self.names())):
+            raise InputError(f"There is no task {name!r} in the store {self._files}{near}")
 
     def _intact(self, name: str, states: Iterable[State], what: str) -> int:
         """Return how many steps along ``states`` to go: one, or as many as lead to a version that is intact."""

@@ -1,14 +1,24 @@
-"""What a change to a task is: a step from one pointer to the next. Nothing here touches a file."""
+"""The versions of a task: the pointer ``task.json``, and the record read from ``manifest.json``. Opens no file."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from dinosaur_ad.store.codec import Json, seal
-from dinosaur_ad.store.documents import FORMAT_VERSION, POINTER, POINTER_1, POINTER_VERSION, read_document
+from dinosaur_ad.store.documents import (
+    FORMAT_VERSION,
+    MANIFEST,
+    MANIFEST_1,
+    POINTER,
+    POINTER_1,
+    POINTER_VERSION,
+    read_document,
+)
+from dinosaur_ad.store.names import is_file_name
 
 KEEP = 3
 """Versions of a task that stay on disk, the current one included."""
@@ -123,7 +133,7 @@ class Pointer:
 
     @classmethod
     def decode(cls, data: bytes) -> Pointer:
-        """Read ``task.json`` with suspicion: a ValueError says what is wrong with it."""
+        """Read and check ``task.json``; a ValueError says what is wrong with it."""
         document, old = read_document(data, POINTER, POINTER_1, newest=POINTER_VERSION)
         states, redo = (tuple(State(**state) for state in document.get(key, ())) for key in ("states", "redo"))
         for state in (*states, *redo):
@@ -132,6 +142,84 @@ class Pointer:
         if len(set(versions)) < len(versions) or max(versions, default=0) >= document["next_version"]:
             raise ValueError("it points to a version that cannot exist")
         return cls(states, document["next_version"], tuple(document["history"]), redo, old)
+
+
+class StoredFile(NamedTuple):
+    """Size and hash of one array file."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """One committed version of a task, without its arrays; shared between callers, so do not change it.
+
+    ``id`` stands for the content of this version: a key for caches. ``created`` is when the task was learned,
+    ``date`` when this version was written (ISO 8601, UTC). ``history`` lists what was done to the task,
+    oldest first: ``{"action", "date", "version", ...}``. ``change`` counts the changes of the whole store: of two
+    records the one with the larger number was written later, whatever the clock said; 0 for those of before it counted.
+    """
+
+    name: str
+    id: str
+    version: int
+    action: str
+    created: str
+    date: str
+    files: dict[str, StoredFile]
+    manifest: dict[str, Any]
+    history: tuple[dict[str, Any], ...]
+    change: int = 0
+
+
+def file_info(content: bytes) -> StoredFile:
+    """Return size and hash of a file with this content."""
+    return StoredFile(len(content), hashlib.sha256(content).hexdigest())
+
+
+def encode_manifest(state: State, blobs: Mapping[str, bytes], manifest: Mapping[str, Json]) -> bytes:
+    """Return the content of ``manifest.json`` for array files with these contents."""
+    files: dict[str, Json] = {file: file_info(blob)._asdict() for file, blob in blobs.items()}
+    about: dict[str, Json] = {key: value for key, value in asdict(state).items() if key != "sha256"}
+    data = seal({"format": FORMAT_VERSION, **about, "files": files, "manifest": manifest})
+    read_document(data, MANIFEST, MANIFEST_1)  # what could not be read back is not written
+    return data
+
+
+def decode_record(name: str, pointer: Pointer, data: bytes) -> TaskRecord:
+    """Return the current version of a task from its ``manifest.json``; a ValueError says what is wrong with it."""
+    state = pointer.current
+    if file_info(data).sha256 != state.sha256:
+        raise ValueError("its sha256 is not the recorded one")
+    document, _ = read_document(data, MANIFEST, MANIFEST_1)
+    # A name becomes part of a path, so one that leads elsewhere must not get through.
+    if not all(is_file_name(file) for file in document["files"]):
+        raise ValueError("it does not describe its files")
+    return TaskRecord(
+        name=name,
+        id=state.sha256,
+        version=state.version,
+        action=state.action,
+        created=state.created,
+        date=state.date,
+        files={file: StoredFile(**info) for file, info in document["files"].items()},
+        manifest=document["manifest"],
+        history=pointer.history,
+        change=state.change,
+    )
+
+
+def decode_state(version: int, data: bytes) -> tuple[State, bool]:
+    """Return the state that a manifest was written with, and whether the manifest proves itself by its own hash."""
+    document, old = read_document(data, MANIFEST, MANIFEST_1)
+    document["created"] = document.get("created", document["date"])
+    document["version"] = document.get("version", version)
+    if document["version"] != version:
+        raise ValueError("it is of another version")
+    known: dict[str, Any] = {"action": "learn", "ordinal": 0, "change": 0} | document
+    fields = {key: known[key] for key in ("version", "action", "date", "created", "ordinal", "change")}
+    return State(sha256=file_info(data).sha256, **fields), not old
 
 
 def now() -> str:

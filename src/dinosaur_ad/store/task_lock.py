@@ -1,7 +1,7 @@
-"""Whose turn it is to teach a task: one thread of one process at a time; the others wait for as long as it takes.
+"""The lock for teaching a task: one thread of one process at a time; the others wait for as long as it takes.
 
-Within a process a re-entrant lock decides, between processes a lock on a file. The system frees the lock of a process
-that was killed; the file that it leaves is empty, and the next turn removes it.
+Within a process it is a re-entrant lock, between processes a lock on a file. The system frees the lock of a process
+that was killed; the empty file that it leaves is removed by the next holder.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import filelock
 if sys.platform != "win32":
     import fcntl
 
-PATIENCE = 1.0
-"""Seconds of waiting before it is said."""
+NOTICE_AFTER = 1.0
+"""Seconds of waiting before the caller is notified."""
 
 _POLL = 0.05
 
-# By the path of the lock file: the store may be opened several times in one process, and a thread that has the turn
-# through one of them would wait for itself for ever through another.
-_turns: weakref.WeakValueDictionary[str, Turn] = weakref.WeakValueDictionary()
-_finding = threading.Lock()
+# By the path of the lock file: the store may be opened several times in one process, and a thread that holds the
+# lock through one of them would deadlock with itself through another.
+_locks: weakref.WeakValueDictionary[str, TaskLock] = weakref.WeakValueDictionary()
+_registry_lock = threading.Lock()
 
 
-class Turn:
-    """The turn for one task; ``path`` is its lock file, None for a store that no other process can see."""
+class TaskLock:
+    """The lock of one task; ``path`` is its lock file, None for a store in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -42,26 +42,26 @@ class Turn:
         self._depth = 0
 
     @classmethod
-    def at(cls, path: Path) -> Turn:
-        """The turn with this lock file, the same one for all who ask in this process."""
+    def at(cls, path: Path) -> TaskLock:
+        """The lock with this file, the same object everywhere in this process."""
         key = os.path.realpath(path.parent.parent) + "/" + path.name
-        with _finding:
-            turn = _turns.get(key)
-            if turn is None:
-                turn = _turns[key] = cls(path)
-            return turn
+        with _registry_lock:
+            lock = _locks.get(key)
+            if lock is None:
+                lock = _locks[key] = cls(path)
+            return lock
 
     @contextmanager
-    def taken(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Wait for the turn, hold it, give it on; ``waiting`` is called once if that takes more than a moment."""
-        impatience = _Impatience(waiting)
+    def held(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Acquire the lock, hold it, release it; ``waiting`` is called once if acquiring takes more than a second."""
+        notice = _WaitNotice(waiting)
         while not self._thread.acquire(timeout=_POLL):
-            impatience.grow()
+            notice.check()
         try:
             if self._depth or self._path is None:
                 yield from self._deeper()
             else:
-                with _file_lock(self._path, impatience):
+                with _file_lock(self._path, notice):
                     yield from self._deeper()
         finally:
             self._thread.release()
@@ -74,15 +74,15 @@ class Turn:
             self._depth -= 1
 
 
-class _Impatience:
-    """Calls once, when the waiting has lasted for a moment."""
+class _WaitNotice:
+    """Calls a function once, when :meth:`check` finds that a second has passed."""
 
     def __init__(self, waiting: Callable[[], None]) -> None:
         self._waiting: Callable[[], None] | None = waiting
         self._since = time.monotonic()
 
-    def grow(self) -> None:
-        if self._waiting is not None and time.monotonic() - self._since >= PATIENCE:
+    def check(self) -> None:
+        if self._waiting is not None and time.monotonic() - self._since >= NOTICE_AFTER:
             waiting, self._waiting = self._waiting, None
             waiting()
 
@@ -90,14 +90,14 @@ class _Impatience:
 if sys.platform == "win32":
 
     @contextmanager
-    def _file_lock(path: Path, impatience: _Impatience) -> Iterator[None]:
-        """Hold the lock on a file, which stays: Windows does not remove a file that somebody else has open."""
+    def _file_lock(path: Path, notice: _WaitNotice) -> Iterator[None]:
+        """Hold the lock on a file, which stays: Windows does not remove a file that another process has open."""
         path.parent.mkdir(exist_ok=True)
         lock = filelock.FileLock(path)
         while not lock.is_locked:
             with suppress(filelock.Timeout):
                 lock.acquire(timeout=_POLL)
-            impatience.grow()
+            notice.check()
         try:
             yield
         finally:
@@ -106,23 +106,23 @@ if sys.platform == "win32":
 else:
 
     @contextmanager
-    def _file_lock(path: Path, impatience: _Impatience) -> Iterator[None]:
+    def _file_lock(path: Path, notice: _WaitNotice) -> Iterator[None]:
         """Hold the lock on a file; an OSError where that cannot be had."""
         while (descriptor := _open_locked(path)) is None:
-            impatience.grow()
+            notice.check()
             time.sleep(_POLL)
         try:
             yield
         finally:
-            # While the lock is held: whoever opened the file meanwhile gets a lock on a file without a name, notices
-            # that and opens the next one.
+            # While the lock is held: a process that opened the file meanwhile gets a lock on a file without a name,
+            # notices that and opens the next one.
             with suppress(OSError):
                 path.unlink()
-                path.parent.rmdir()  # only if nobody else has a turn
+                path.parent.rmdir()  # only if no other lock is held
             os.close(descriptor)
 
     def _open_locked(path: Path) -> int | None:
-        """Open and lock the file that has this name; None if somebody else holds it, or has just removed it."""
+        """Open and lock the file that has this name; None if it is held elsewhere, or was removed just now."""
         with suppress(FileExistsError):
             path.parent.mkdir()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -130,7 +130,7 @@ else:
             if not stat.S_ISDIR(path.parent.lstat().st_mode):
                 raise OSError(f"{path.parent.name} is not a folder of its own")
             descriptor = os.open(path, flags, 0o666)
-        except FileNotFoundError:  # the folder was removed by one whose turn ended
+        except FileNotFoundError:  # the folder was removed by the last holder
             return None
         except OSError as error:
             if error.errno == errno.ELOOP:
