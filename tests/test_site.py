@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -33,9 +34,18 @@ def test_every_page_is_there(site: Path) -> None:
     assert pages <= {path.relative_to(site) for path in site.rglob("*.html")}
 
 
+def test_docstrings_become_markdown(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    written = "See :func:`~a.b`.\n\n>>> 1 + 1\n2\n\nMore."
+    expected = "See `b`.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore."
+    assert importlib.import_module("site_build").markdown_of(written) == expected
+
+
 def test_a_browser_loads_nothing_from_elsewhere(site: Path) -> None:
     for path in site.rglob("*.html"):
-        loaded = re.findall(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=[\"']?(?:https?:)?//[^>]*", path.read_text("utf-8"))
+        loaded = re.findall(
+            r"<(?:script|img|link|iframe)[^>]+(?:src|href)=[\"']?(?:https?:)?//[^>]*", path.read_text("utf-8")
+        )
         assert [tag for tag in loaded if 'rel="canonical"' not in tag] == [], path.name
 
 

@@ -1,7 +1,7 @@
 """Every command and every Python block of the README and of the site runs, page by page and in order.
 
-Each page runs in a folder of its own that holds made-up photos, and with an encoder of random parameters in the place of
-the default one. What cannot run here is still checked (its options, its targets, its syntax): a block after the comment
+Each page runs in a folder of its own that holds made-up photos, with an encoder of random parameters in place of the
+default one. What cannot run here is still checked (its options, its targets, its syntax): a block after the comment
 ``<!-- not run: WHY -->``, and commands that contain a word of ``NOT_HERE`` or begin with one of ``OTHER_PROGRAMS``.
 """
 
@@ -314,8 +314,11 @@ def test_the_equations_name_functions_that_exist() -> None:
         assert hasattr(importlib.import_module(f"dinosaur_ad.{module}"), function), f"{module}.{function}"
 
 
-def test_blocks_are_found_and_a_reason_holds_for_one_block_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = "# T\n\n<!-- not run: it would need a GPU -->\n\n    dinosaur a \\\n        b  # c\n\n```python\n1\n```\n\n    other\n"
+def test_blocks_are_found_and_a_reason_holds_for_one_block_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = "<!-- not run: it would need a GPU -->\n\n    dinosaur a \\\n        b  # c\n"
+    page = f"# T\n\n{shell}\n```python\n1\n```\n\n    other\n"
     (tmp_path / "page.md").write_text(page)
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     first, second = snippets("page.md")
