@@ -74,7 +74,8 @@ NOT_HERE = {
     "demo": "takes a minute; test_demo.py and test_without_torch.py run it",
     "profile": "starts processes with the real encoder; test_without_torch.py runs it",
 }
-SMALLER = {"--suite quick": "--suite tiny"}
+# What is run instead: less of the same, and no child process, which would know nothing of the small encoder.
+SMALLER = {"--suite quick": "--suite tiny", "--provider auto": "--provider onnx-cpu"}
 NOT_RUN = re.compile(r"<!-- not run: (?P<why>.{10,}) -->")
 TAUGHT = ("line-3", "box", "STORE")
 
