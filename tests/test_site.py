@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -31,6 +32,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_there(site: Path) -> None:
     pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert pages <= {path.relative_to(site) for path in site.rglob("*.html")}
+
+
+def test_docstrings_become_markdown(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    written = "See :func:`~a.b`.\n\n>>> 1 + 1\n2\n\nMore."
+    expected = "See `b`.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore."
+    assert importlib.import_module("site_build").markdown_of(written) == expected
 
 
 def test_a_browser_loads_nothing_from_elsewhere(site: Path) -> None:

@@ -1,7 +1,7 @@
 """Every command and every Python block of the README and of the site runs, page by page and in order.
 
-Each page runs in a folder of its own that holds made-up photos, and with an encoder of random parameters in the place of
-the default one. What cannot run here is still checked (its options, its targets, its syntax): a block after the comment
+Each page runs in a folder of its own that holds made-up photos, with an encoder of random parameters in place of the
+default one. What cannot run here is still checked (its options, its targets, its syntax): a block after the comment
 ``<!-- not run: WHY -->``, and commands that contain a word of ``NOT_HERE`` or begin with one of ``OTHER_PROGRAMS``.
 """
 
@@ -74,7 +74,8 @@ NOT_HERE = {
     "demo": "takes a minute; test_demo.py and test_without_torch.py run it",
     "profile": "starts processes with the real encoder; test_without_torch.py runs it",
 }
-SMALLER = {"--suite quick": "--suite tiny"}
+# What is run instead: less of the same, and no child process, which would know nothing of the small encoder.
+SMALLER = {"--suite quick": "--suite tiny", "--provider auto": "--provider onnx-cpu"}
 NOT_RUN = re.compile(r"<!-- not run: (?P<why>.{10,}) -->")
 TAUGHT = ("line-3", "box", "STORE")
 
@@ -317,7 +318,8 @@ def test_the_equations_name_functions_that_exist() -> None:
 def test_blocks_are_found_and_a_reason_holds_for_one_block_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = "# T\n\n<!-- not run: it would need a GPU -->\n\n    dinosaur a \\\n        b  # c\n\n```python\n1\n```\n\n    other\n"
+    shell = "<!-- not run: it would need a GPU -->\n\n    dinosaur a \\\n        b  # c\n"
+    page = f"# T\n\n{shell}\n```python\n1\n```\n\n    other\n"
     (tmp_path / "page.md").write_text(page)
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     first, second = snippets("page.md")

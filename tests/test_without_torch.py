@@ -131,9 +131,7 @@ def test_the_wheel_has_every_file_and_says_what_it_needs(box: Box) -> None:
     packed = zipfile.ZipFile(box.wheel)
     names = {name for name in packed.namelist() if name.startswith("dinosaur_ad/")}
     sources = (path for path in (ROOT / "src" / "dinosaur_ad").rglob("*") if path.is_file())
-    assert names == {
-        path.relative_to(ROOT / "src").as_posix() for path in sources if "__pycache__" not in path.parts
-    }
+    assert names == {path.relative_to(ROOT / "src").as_posix() for path in sources if "__pycache__" not in path.parts}
     assert "dinosaur_ad/py.typed" in names
     (folder,) = {name.partition("/")[0] for name in packed.namelist()} - {"dinosaur_ad"}
     said = {name: packed.read(f"{folder}/{name}").decode() for name in ("METADATA", "entry_points.txt")}

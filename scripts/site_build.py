@@ -9,23 +9,21 @@ from typing import Any
 
 import griffe
 
-# Files beside docs/ that pages link to, and the page of the site that has the same content.
-PAGE_OF = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md"}
+# Links that leave docs/, and the page of the site that has the same content.
+PAGE_OF = {"../README.md": "index.md", "../CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+FILE, NOTEBOOK = re.compile(r"<!-- file: (\S+) -->"), re.compile(r"<!-- notebook: (\S+) -->")
 ROLE = re.compile(r":(?:attr|class|func|meth|mod):`~?([^`]+)`")
 # A doctest: its first prompt, and all lines up to the next blank one.
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", flags=re.M)
 
 
-NOTEBOOK = re.compile(r"<!-- notebook: (\S+) -->")
-
-
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Insert the changelog and notebooks where a page names them, and point links that leave docs/ to pages of the site."""
-    markdown = markdown.replace("<!-- changelog -->", Path("CHANGELOG.md").read_text("utf-8").replace("](docs/", "]("))
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Insert the files and notebooks that a page names; point links that leave docs/ to pages of the site."""
+    markdown = FILE.sub(lambda name: Path(name[1]).read_text("utf-8").replace("](docs/", "]("), markdown)
     markdown = NOTEBOOK.sub(lambda name: _notebook(Path("docs") / name[1]), markdown)
     for target, there in PAGE_OF.items():
         markdown = markdown.replace(f"]({target})", f"]({there})")
-    # A comment begins a block of HTML that ends with the next blank line: a list or a table right after it would be text.
+    # A comment begins a block of HTML that ends with the next blank line: a list right after it would be text.
     return re.sub(r"^(<!-- begin: .+ -->)\n", r"\1\n\n", markdown, flags=re.M)
 
 
@@ -45,16 +43,7 @@ def _notebook(path: Path) -> str:
 
 
 def markdown_of(docstring: str) -> str:
-    """The docstring with examples in fences and cross-references as code.
-
-    >>> print(markdown_of("See :func:`~a.b`.\\n\\n>>> 1 + 1\\n2"))
-    See `b`.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    """
+    """The docstring with examples in fences and cross-references as code."""
     text = ROLE.sub(lambda role: f"`{role[1].rpartition('.')[2]}`", docstring)
     return EXAMPLE.sub(lambda example: f"```pycon\n{example[0]}\n```", text)
 
