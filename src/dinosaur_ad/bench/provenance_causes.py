@@ -19,7 +19,8 @@ from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import Number, measure
 from dinosaur_ad.bench.report.render import plain, to_markdown
 from dinosaur_ad.bench.report.shortcuts import CONTROL, Controls, likeness
-from dinosaur_ad.bench.report.table import DASH, Block, Column, Entry, Table, figure, finish, words
+from dinosaur_ad.bench.report.table import DASH, Column, Entry, Table, figure, finish, words
+from dinosaur_ad.bench.report.table import TableBlock as Block
 from dinosaur_ad.bench.results import CellResult
 
 CHANCE, LOST, TIED, ALARMS, LIGHT = 0.6, 0.02, 0.01, 0.10, 0.5

@@ -13,8 +13,9 @@ from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import Number, measure
 from dinosaur_ad.bench.report.render import to_markdown
 from dinosaur_ad.bench.report.report_rows import data_notes, paper_scenario
-from dinosaur_ad.bench.report.row_groups import Group
-from dinosaur_ad.bench.report.table import MEASURED, Block, Column, Entry, Note, Table, figure, finish, words
+from dinosaur_ad.bench.report.row_groups import CellGroup as Group
+from dinosaur_ad.bench.report.table import MEASURED, Column, Entry, Note, Table, figure, finish, words
+from dinosaur_ad.bench.report.table import TableBlock as Block
 
 
 def paper_section(name: str) -> str:

@@ -16,7 +16,8 @@ from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import Number
 from dinosaur_ad.bench.report.render import plain, to_markdown
 from dinosaur_ad.bench.report.report_rows import paper_scenario
-from dinosaur_ad.bench.report.table import Block, Column, Entry, Table, figure, finish, words
+from dinosaur_ad.bench.report.table import Column, Entry, Table, figure, finish, words
+from dinosaur_ad.bench.report.table import TableBlock as Block
 
 AUROC = "image AUROC"
 """The metric that every original has; a page says so where none is known."""

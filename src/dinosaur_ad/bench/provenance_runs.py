@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dinosaur_ad.bench.report.row_groups import CONTINUOUS, DISCRETE, Group, group_cells
+from dinosaur_ad.bench.report.row_groups import CONTINUOUS, DISCRETE, group_cells
+from dinosaur_ad.bench.report.row_groups import CellGroup as Group
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.methods import MethodSpec
 from dinosaur_ad.methods.method_registry import DEFAULT_VARIANT

@@ -9,7 +9,9 @@ from typing import Any
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.provenance_runs import shown
 from dinosaur_ad.bench.report.render import to_markdown
-from dinosaur_ad.bench.report.table import DASH, Block, Cell, Column, Note, Table
+from dinosaur_ad.bench.report.table import DASH, Column, Note, Table
+from dinosaur_ad.bench.report.table import TableBlock as Block
+from dinosaur_ad.bench.report.table import TableCell as Cell
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.methods import MethodSpec, Parameters, Workbench, get_method
 

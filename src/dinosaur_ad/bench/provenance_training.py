@@ -12,7 +12,9 @@ from typing import Any
 from dinosaur_ad.bench.provenance_runs import Run
 from dinosaur_ad.bench.report.render import plain, to_markdown
 from dinosaur_ad.bench.report.row_groups import short_names
-from dinosaur_ad.bench.report.table import DASH, Block, Cell, Column, Table, figure
+from dinosaur_ad.bench.report.table import DASH, Column, Table, figure
+from dinosaur_ad.bench.report.table import TableBlock as Block
+from dinosaur_ad.bench.report.table import TableCell as Cell
 
 MOMENTS = (1, 3, 10, 30, 100)
 """After which epochs a number is shown, and after the last."""

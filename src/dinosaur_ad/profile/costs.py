@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dinosaur_ad.bench.paper import MIB
-from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, figure, words
+from dinosaur_ad.bench.report.table import Column, Entry, Note, Table, figure, words
+from dinosaur_ad.bench.report.table import TableBlock as Block
+from dinosaur_ad.bench.report.table import TableCell as Cell
 from dinosaur_ad.profile.document import Document
 from dinosaur_ad.profile.profile_rows import Method, in_paper_order, measured, short_name
 from dinosaur_ad.profile.stages import STAGES

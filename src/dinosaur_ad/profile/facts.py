@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dinosaur_ad.bench.report.table import Block, Cell, Column, Table
+from dinosaur_ad.bench.report.table import Column, Table
+from dinosaur_ad.bench.report.table import TableBlock as Block
+from dinosaur_ad.bench.report.table import TableCell as Cell
 
 Document = dict[str, Any]
 
