@@ -42,7 +42,7 @@ def block(page: Path, command: str) -> str:
         ("docs/profile.md", f"{PROFILE}-443.json --print learning"),
         ("README.md", "python -m dinosaur_ad.cli bench report results --print overview"),
         ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print overview"),
-        ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print thresholds"),
+        ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print missing"),
         ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print discrete,continuous"),
         ("docs/benchmark.md", "python -m dinosaur_ad.cli bench report results --print shortcuts"),
     ],
