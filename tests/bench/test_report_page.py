@@ -68,10 +68,26 @@ def tiny_cell(seed: int = 0) -> CellResult:
 
 def test_three_files_with_every_table(tmp_path: Path) -> None:
     files = write_report([cell(scenario="mtd-color"), cell(scenario="synthetic")], tmp_path / "new" / "folder")
-    titles = ["Continuous drift (the paper's Table 2)", "Other scenarios: images", "Storage, measured", "Cost"]
+    titles = ["Continuous drift (the paper's Tables 2 and 3)", "Other scenarios", "What is missing", "Cost and storage"]
     for path in (files.html, files.markdown, files.latex):
         text = path.read_text("utf-8").replace("&#x27;", "'")
         assert [title for title in titles if title not in text] == []
+
+
+def test_charts_come_before_the_tables_and_show_one_form_of_each_method(tmp_path: Path) -> None:
+    results = [
+        cell(method, scenario)
+        for method in ("dne", "dne:original", "dinosaur")
+        for scenario in ("mtd-color", "mtd-blur")
+    ]
+    write_report(results, tmp_path)
+    text = page(tmp_path)
+    chart = text.index('aria-label="mtd-color: AUROC by tasks learned"')
+    assert chart < text.index('<table class="results">')
+    assert text[chart : text.index("</svg>", chart)].count('<path class="line') == 2
+    forgetting = text.index("AUROC at the end against AUROC just learned")
+    assert text[forgetting : text.index("</svg>", forgetting)].count("<circle") == 4  # two methods, two scenarios
+    assert "AUROC against storage in all, MiB" in text
 
 
 def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
@@ -174,7 +190,7 @@ def test_nan_and_single_class_tasks_do_not_stop_the_report(tmp_path: Path) -> No
     normal = replace(plain.final[1], labels=np.zeros_like(plain.final[1].labels))
     lost = replace(plain, final=[silent, normal], auroc=np.array([[0.5, 0.5], [0.5, np.nan]]))
     files = write_report([lost], tmp_path)
-    assert "| dinosaur:paper ¹ | 1 | – | – | **0.928** | – |" in files.markdown.read_text("utf-8")
+    assert "| dinosaur:paper | 1 | – | – | **0.928** | – |" in files.markdown.read_text("utf-8")
 
 
 def test_sixty_compact_cells_stay_small(tmp_path: Path) -> None:

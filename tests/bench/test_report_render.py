@@ -7,14 +7,19 @@ import re
 import pytest
 from report_factory import cell
 
-from dinosaur_ad.bench.report import Block, Cell, Column, Note, Table, tables, to_html, to_latex, to_markdown
+from dinosaur_ad.bench.report import Column, Note, Table, TableBlock, TableCell, tables, to_html, to_latex, to_markdown
 
 TABLE = Table(
     "demo",
     "50 % of a_b & c",
     "Read it <slowly> | or not.",
     (Column("Method", words=True), Column("measured", "AUROC"), Column("Δ", "AUROC"), Column("plain")),
-    (Block("first_block", ((Cell("a_b|c", mark="1"), Cell("0.9 ± 0.1", bold=True), Cell("−0.1"), Cell()),)),),
+    (
+        TableBlock(
+            "first_block",
+            ((TableCell("a_b|c", mark="1"), TableCell("0.9 ± 0.1", bold=True), TableCell("−0.1"), TableCell()),),
+        ),
+    ),
     (Note("see $x#{y}~^\\", "1"), Note("no mark")),
 )
 
@@ -80,11 +85,11 @@ def test_html_escapes_and_spans() -> None:
     assert "a_b|c<sup>1</sup>" in text
     assert '<th colspan="2" class="group start">AUROC</th>' in text
     assert "<b>0.9 ± 0.1</b>" in text
-    evil = Table("x", "t", "l", (Column("<script>"),), (Block("", ((Cell("<img>"),),)),))
+    evil = Table("x", "t", "l", (Column("<script>"),), (TableBlock("", ((TableCell("<img>"),),)),))
     assert "<script>" not in to_html(evil)
     assert "<img>" not in to_html(evil)
 
 
 def test_a_row_of_the_wrong_length_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="2 columns"):
-        Table("x", "t", "l", (Column("a"), Column("b")), (Block("", ((Cell("1"),),)),))
+        Table("x", "t", "l", (Column("a"), Column("b")), (TableBlock("", ((TableCell("1"),),)),))

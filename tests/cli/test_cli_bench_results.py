@@ -158,12 +158,12 @@ class TestPrint:
         capsys.readouterr()
         texts = []
         for _ in range(2):
-            assert main(["bench", "report", *folders, "--print", "storage, grid,other-images"]) == 0
+            assert main(["bench", "report", *folders, "--print", "cost, grid,other"]) == 0
             texts.append(capsys.readouterr().out)
         assert texts[0] == texts[1]
         assert tree_hash(tmp_path) == before
         parts = texts[0].split("## ")[1:]
-        assert [part.splitlines()[0].split()[0].strip(",") for part in parts] == ["Storage", "Coreset", "Other"]
+        assert [part.splitlines()[0].split()[0].strip(",") for part in parts] == ["Cost", "Coreset", "Other"]
         assert all(part.strip() in report for part in parts)
 
     @pytest.mark.parametrize("name", ["cots", ""])
@@ -173,9 +173,7 @@ class TestPrint:
         sentence = f"These results have no table '{name}'; choose from: "
         assert_refused(capsys, ["bench", "report", str(out), "--print", name], sentence, tmp_path)
         main(["bench", "report", str(out), "--print", name])
-        assert (
-            "other-images, other-pixels, storage, storage-measured, forgetting, thresholds" in capsys.readouterr().err
-        )
+        assert "overview, other, forgetting, thresholds, cost, missing, short" in capsys.readouterr().err
 
     def test_it_does_not_go_with_out(self, capsys: Capture, tmp_path: Path, out: Path) -> None:
         argv = ["bench", "report", str(out), "--print", "cost", "--out", str(tmp_path / "new")]

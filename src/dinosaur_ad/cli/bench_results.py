@@ -35,8 +35,8 @@ def print_tables(folders: Sequence[str], names: Sequence[str]) -> None:
     from dinosaur_ad.bench.report import tables, to_markdown
     from dinosaur_ad.bench.results import find_results
 
-    finished, _ = find_results(folders)
-    found = {table.key: table for table in tables(finished, load_grids(folders))}
+    finished, failed = find_results(folders)
+    found = {table.key: table for table in tables(finished, load_grids(folders), failed)}
     for name in names or [""]:
         if name not in found:
             raise InputError(f"These results have no table '{name}'; choose from: {', '.join(found)}.")

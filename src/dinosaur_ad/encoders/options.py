@@ -14,8 +14,8 @@ class EncoderOptions:
     one on this machine), ``precision`` is "float32" unless given, "bfloat16", "float16" or "int8". ``threads`` limits
     the CPU threads, of scoring too. ``weights`` is a file or folder to read the weights from instead of the cache, and
     ``export`` a folder written by ``dinosaur export``. ``strict`` raises an error where the provider or the precision
-    is not available, instead of falling back to onnx-cpu in float32. ``device`` is for ``provider="torch"``, which needs
-    the extra ``bench``.
+    is not available, instead of falling back to onnx-cpu in float32. ``device`` is for ``provider="torch"``, with the
+    extra ``bench``.
 
     >>> EncoderOptions(threads=2)
     EncoderOptions(provider=None, precision=None, threads=2, weights=None, export=None, strict=False, \

@@ -49,7 +49,7 @@ def join(parts: Iterable[object]) -> Html:
 
 def section(title: str, lead: object, *content: object) -> Html:
     """A headline, a sentence that says how to read what follows, and what follows."""
-    return element("section", element("h2", title), element("p", lead, class_="lead"), *content)
+    return element("section", element("h2", title), element("p", lead, class_="lead") if lead else "", *content)
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from dinosaur_ad.bench.paper import MIB, paper
-from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, figure, words
+from dinosaur_ad.bench.report.table import Column, Entry, Note, Table, TableBlock, TableCell, figure, words
 from dinosaur_ad.profile.document import MEASURED, Document
 from dinosaur_ad.profile.stages import STAGES
 
@@ -64,13 +64,15 @@ UNKNOWN = "not told"
 
 def machine_table(profiles: Sequence[Document]) -> Table:
     """A row for every fact, a column for every profile."""
-    rows = tuple((Cell(name), *(Cell(_shown(fact, profile)) for profile in profiles)) for name, fact in _FACTS.items())
+    rows = tuple(
+        (TableCell(name), *(TableCell(_shown(fact, profile)) for profile in profiles)) for name, fact in _FACTS.items()
+    )
     return Table(
         "machine",
         "The machines",
         "As the systems tell it, before and after the profile.",
         (Column("", words=True), *(Column(str(profile["device_name"]), words=True) for profile in profiles)),
-        (Block("", rows),),
+        (TableBlock("", rows),),
     )
 
 
@@ -243,12 +245,12 @@ def _table(
     blocks = []
     for profile in profiles:
         rows = tuple(
-            (Cell(method["name"]), *(value(method).cell for _, value in columns))
+            (TableCell(method["name"]), *(value(method).cell for _, value in columns))
             for method in in_paper_order(measured(profile))
             if is_shown(method)
         )
         if rows:
-            blocks.append(Block(short_name(profile, profiles) if len(profiles) > 1 else "", rows))
+            blocks.append(TableBlock(short_name(profile, profiles) if len(profiles) > 1 else "", rows))
     headers = (Column("Method", words=True), *(column for column, _ in columns))
     return Table(key, title, lead, headers, tuple(blocks), tuple(notes))
 

@@ -12,7 +12,9 @@ from importlib.resources import files
 
 from dinosaur_ad.bench.paper import MIB, Device, paper
 from dinosaur_ad.bench.report.render import to_html, to_latex, to_markdown
-from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, figure, finish, words
+from dinosaur_ad.bench.report.table import Column, Entry, Note, Table, figure, finish, words
+from dinosaur_ad.bench.report.table import TableBlock as Block
+from dinosaur_ad.bench.report.table import TableCell as Cell
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.page.html import Html, element, page, section
 from dinosaur_ad.profile.costs import (

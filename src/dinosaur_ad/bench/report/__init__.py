@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dinosaur_ad.bench.report.render import to_html, to_latex, to_markdown
-from dinosaur_ad.bench.report.table import Block, Cell, Column, Note, Table
-from dinosaur_ad.bench.report.tables import tables
-from dinosaur_ad.bench.report.write import ReportFiles, write_report
+from dinosaur_ad.bench.report.table import Column, Note, Table, TableBlock, TableCell
+from dinosaur_ad.bench.report.write import ReportFiles, tables, write_report
 
 __all__ = [
-    "Block",
-    "Cell",
     "Column",
     "Note",
     "ReportFiles",
     "Table",
+    "TableBlock",
+    "TableCell",
     "tables",
     "to_html",
     "to_latex",

@@ -1,4 +1,4 @@
-"""The page of a benchmark: what was run, the tables, and a part for every scenario."""
+"""The page of a benchmark: charts and tables first, then what was run, then the details of every scenario."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from statistics import fmean
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import measure
+from dinosaur_ad.bench.report.overview_charts import cost_charts, forgetting_charts, sequence_charts
 from dinosaur_ad.bench.report.render import to_html
 from dinosaur_ad.bench.report.report_rows import paper_scenario
-from dinosaur_ad.bench.report.row_groups import Group, methods_of, scenarios_of
+from dinosaur_ad.bench.report.row_groups import CellGroup, methods_of, scenarios_of
+from dinosaur_ad.bench.report.scenario_details import scenario_section
 from dinosaur_ad.bench.report.table import Table, figure
-from dinosaur_ad.bench.report.table_cells import scenario_section
 from dinosaur_ad.bench.results import FailedCell
 from dinosaur_ad.page.html import Html, element, page, section, table, tile
 
@@ -24,13 +25,23 @@ _UNFOLD = 3
 
 
 def benchmark_page(
-    groups: Sequence[Group], tables: Sequence[Table], failed: Sequence[FailedCell], data: Path | None
+    groups: Sequence[CellGroup], tables: Sequence[Table], failed: Sequence[FailedCell], data: Path | None
 ) -> Html:
     """The whole page, with everything in it."""
-    parts = [("run", "What was run", _what_was_run(groups))]
+    charts = {"overview": sequence_charts, "forgetting": forgetting_charts, "cost": cost_charts}
+    parts = []
+    for each in tables:
+        chart = charts[each.key](groups) if each.key in charts else ""
+        parts.append(
+            (
+                each.key,
+                each.title,
+                section(each.title, "", chart, element("p", each.lead, class_="lead"), to_html(each)),
+            )
+        )
     if failed:
         parts.append(("failed", "What failed", _failed(failed)))
-    parts += [(each.key, each.title, section(each.title, each.lead, to_html(each))) for each in tables]
+    parts.append(("run", "What was run", _what_was_run(groups)))
     for number, scenario in enumerate(scenarios_of(groups)):
         own = [group for group in groups if group.scenario == scenario]
         parts.append((f"scenario-{number}", scenario, scenario_section(own, data, unfold=len(groups) <= _UNFOLD)))
@@ -45,7 +56,7 @@ def benchmark_page(
     return Html(document.replace("</head>", f"<style>{style}</style></head>", 1))
 
 
-def headline(groups: Sequence[Group], failed: Sequence[FailedCell]) -> str:
+def headline(groups: Sequence[CellGroup], failed: Sequence[FailedCell]) -> str:
     """What was run, in one sentence."""
     if not (groups or failed):
         return "Grids of hyperparameters, and no cells."
@@ -59,7 +70,7 @@ def headline(groups: Sequence[Group], failed: Sequence[FailedCell]) -> str:
     )
 
 
-def _head(groups: Sequence[Group], failed: Sequence[FailedCell]) -> Html:
+def _head(groups: Sequence[CellGroup], failed: Sequence[FailedCell]) -> Html:
     return element(
         "header",
         element("p", TITLE, class_="eyebrow"),
@@ -68,7 +79,7 @@ def _head(groups: Sequence[Group], failed: Sequence[FailedCell]) -> Html:
     )
 
 
-def _tile(groups: Sequence[Group], scenario: str) -> Html:
+def _tile(groups: Sequence[CellGroup], scenario: str) -> Html:
     """The best method of a scenario beside the paper's best."""
     own = {group.method: measure(group, numbers.auroc).mean for group in groups if group.scenario == scenario}
     best = max(own, key=lambda method: (own[method] == own[method], own[method]))  # a NaN is never the best
@@ -85,7 +96,7 @@ def _tile(groups: Sequence[Group], scenario: str) -> Html:
     return tile(figure(own[best]).cell.text, scenario, note)
 
 
-def _what_was_run(groups: Sequence[Group]) -> Html:
+def _what_was_run(groups: Sequence[CellGroup]) -> Html:
     return section(
         "What was run",
         "Which encoder a method looked through decides its numbers as much as the method; the paper's is DINOv3 "
@@ -96,7 +107,7 @@ def _what_was_run(groups: Sequence[Group]) -> Html:
     )
 
 
-def _method_rows(groups: Sequence[Group]) -> list[tuple[str, ...]]:
+def _method_rows(groups: Sequence[CellGroup]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for method in methods_of(groups):
         own = [group for group in groups if group.method == method]
@@ -107,7 +118,7 @@ def _method_rows(groups: Sequence[Group]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _scenario_rows(groups: Sequence[Group]) -> list[tuple[str, ...]]:
+def _scenario_rows(groups: Sequence[CellGroup]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for scenario in scenarios_of(groups):
         first = next(group.first for group in groups if group.scenario == scenario)

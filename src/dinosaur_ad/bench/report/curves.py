@@ -1,4 +1,4 @@
-"""Charts of a cell: the T x T matrix, AUROC over the sequence, ROC curves; on fixed scales, to be compared."""
+"""Charts: the T x T matrix, AUROC over the sequence, ROC curves, AUROC against cost; on fixed scales."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLOURS = 6
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart: points (x, y), what it is called (nothing: no entry in the key), and how it looks."""
+    """A line, or dots, of a chart: points (x, y), a name (without one it is not in the key), and a style class."""
 
     points: Sequence[tuple[float, float]]
     name: str = ""
@@ -85,6 +85,35 @@ def roc_chart(lines: Sequence[Line], label: str) -> Html:
     return _chart([chance, *lines], (0, 1), (0, 1), ticks, ticks, "false alarms", label)
 
 
+def scatter_chart(dots: Sequence[Line], x_name: str, label: str, *, log: bool = False) -> Html:
+    """AUROC (from 0.5, or lower where a dot is, to 1) against another number; ``log`` spaces that one by powers of 10.
+
+    Without ``log`` both axes are AUROCs and the diagonal is drawn.
+    """
+    points = [point for dot in dots for point in dot.points]
+    low = min(
+        [0.5, *(math.floor(y * 10) / 10 for x, y in points), *(math.floor(x * 10) / 10 for x, _ in points if not log)]
+    )
+    ticks = [(tick / 10, f"{tick / 10:g}") for tick in range(round(low * 10), 11)]
+    if not log:
+        diagonal = Line([(low, low), (1, 1)], style="chance")
+        return _chart([diagonal, *dots], (low, 1.0), (low, 1.0), ticks, ticks, x_name, label)
+    powers = [math.log10(x) for x, _ in points]
+    first, last = math.floor(min(powers)), max(math.ceil(max(powers)), math.floor(min(powers)) + 1)
+    steps = [(power, f"{10.0**power:g}") for power in range(first, last + 1)]
+    scaled = [Line([(math.log10(x), y) for x, y in dot.points], dot.name, dot.style) for dot in dots]
+    return _chart(scaled, (first, last), (low, 1.0), steps, ticks, x_name, label)
+
+
+def dotted(index: int) -> str:
+    """The style of the dots with that number: filled, then hollow.
+
+    >>> dotted(1), dotted(7)
+    ('dot c1', 'dot c1 hollow')
+    """
+    return f"dot c{index % COLOURS}{' hollow' if index >= COLOURS else ''}"
+
+
 def key(lines: Sequence[Line]) -> Html:
     """Which line is which."""
     named = [line for line in lines if line.name]
@@ -92,6 +121,9 @@ def key(lines: Sequence[Line]) -> Html:
 
 
 def _sample(line: Line) -> Html:
+    if line.style.startswith("dot"):
+        mark = f'<circle class="{text(line.style)}" cx="12" cy="4" r="3.5"/>'
+        return Html(f'<svg viewBox="0 0 24 8" class="sample">{mark}</svg>')
     return Html(f'<svg viewBox="0 0 24 8" class="sample"><path class="{text(line.style)}" d="M0 4h24"/></svg>')
 
 
@@ -119,13 +151,15 @@ def _chart(
         f'<text class="tick" x="{x(at):.1f}" y="{_HEIGHT - _BOTTOM + 14}" text-anchor="middle">{text(name)}</text>'
         for at, name in x_ticks
     ]
-    drawn = [
-        f'<path class="{text(line.style)}" d="{_path([(x(a), y(b)) for a, b in line.points if not math.isnan(b)])}">'
-        + (f"<title>{text(line.name)}</title>" if line.name else "")
-        + "</path>"
-        for line in lines
-        if any(not math.isnan(b) for _, b in line.points)
-    ]
+    drawn = []
+    for line in lines:
+        points = [(x(a), y(b)) for a, b in line.points if not math.isnan(b)]
+        title = f"<title>{text(line.name)}</title>" if line.name else ""
+        if line.style.startswith("dot"):
+            circles = (f'<circle cx="{a:.1f}" cy="{b:.1f}" r="5">{title}</circle>' for a, b in points)
+            drawn.append(f'<g class="{text(line.style)}">{"".join(circles)}</g>')
+        elif points:
+            drawn.append(f'<path class="{text(line.style)}" d="{_path(points)}">{title}</path>')
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     return Html(
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" class="chart" role="img" aria-label="{text(label)}">'

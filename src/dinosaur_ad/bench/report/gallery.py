@@ -26,7 +26,7 @@ _SIDE = 168
 
 
 @dataclass(frozen=True)
-class Choice:
+class ShownImage:
     """An image that is shown, and why."""
 
     index: int
@@ -85,7 +85,7 @@ def some_tasks(cell: CellResult) -> str:
     return f" {shown} of {count} tasks are shown." if shown < count else ""
 
 
-def choose(task: TaskScores, threshold_N: NDArray[np.float64]) -> list[Choice]:
+def choose(task: TaskScores, threshold_N: NDArray[np.float64]) -> list[ShownImage]:
     """A typical normal image and a typical catch, the worst miss and the worst false alarm; those that there are.
 
     >>> scores = np.float32([1, 2, 3, 1, 6, 7])
@@ -104,7 +104,7 @@ def choose(task: TaskScores, threshold_N: NDArray[np.float64]) -> list[Choice]:
         ("worst false alarm", order[~anomalous & alarm], 1.0),
     )
     return [
-        Choice(int(members[min(int(share * len(members)), len(members) - 1)]), why)
+        ShownImage(int(members[min(int(share * len(members)), len(members) - 1)]), why)
         for why, members, share in groups
         if len(members)
     ]

@@ -8,7 +8,18 @@ from statistics import fmean
 
 from dinosaur_ad.bench.grid_results import GridResult
 from dinosaur_ad.bench.paper import paper
-from dinosaur_ad.bench.report.table import Block, Cell, Column, Entry, Note, Table, difference, figure, finish, words
+from dinosaur_ad.bench.report.table import (
+    Column,
+    Entry,
+    Note,
+    Table,
+    TableBlock,
+    TableCell,
+    difference,
+    figure,
+    finish,
+    words,
+)
 
 
 def grid_tables(grids: Sequence[GridResult]) -> list[Table]:
@@ -38,7 +49,7 @@ def _mean_table(grid: GridResult, suffix: str) -> Table:
         f"Coreset ratio and radius, preset {grid.preset}",
         f"Image AUROC after the last task, averaged over scenarios, for {_title(grid)}. Δ is measured minus paper.",
         tuple(columns),
-        (Block("", finish(rows, {})),),
+        (TableBlock("", finish(rows, {})),),
         tuple(_notes(grid)),
     )
 
@@ -72,7 +83,7 @@ def _notes(grid: GridResult) -> list[Note]:
 
 def _scenario_table(grid: GridResult, suffix: str) -> Table:
     columns = [Column("Coreset ratio ρ", words=True), *(Column(f"r = {radius}") for radius in grid.radii)]
-    blocks = [Block(name, _scenario_rows(grid, matrix.tolist())) for name, matrix in grid.scenarios.items()]
+    blocks = [TableBlock(name, _scenario_rows(grid, matrix.tolist())) for name, matrix in grid.scenarios.items()]
     return Table(
         f"grid-scenarios{suffix}",
         f"Coreset ratio and radius by scenario, preset {grid.preset}",
@@ -82,8 +93,8 @@ def _scenario_table(grid: GridResult, suffix: str) -> Table:
     )
 
 
-def _scenario_rows(grid: GridResult, matrix: Sequence[Sequence[float]]) -> tuple[tuple[Cell, ...], ...]:
-    rows: list[tuple[Cell, ...]] = []
+def _scenario_rows(grid: GridResult, matrix: Sequence[Sequence[float]]) -> tuple[tuple[TableCell, ...], ...]:
+    rows: list[tuple[TableCell, ...]] = []
     for ratio, line in zip(grid.ratios, matrix, strict=True):
         # The best along a row: finish() looks along columns, so it is given the row on its side.
         entries: list[list[Entry]] = [[figure(value)] for value in line]

@@ -1,6 +1,6 @@
 """From stored results to the numbers in the tables; nothing here is read from a stored summary.
 
-A number of a cell is a function of its matrices and scores; one of a :class:`Group` is its mean over the seeds.
+A number of a cell is a function of its matrices and scores; one of a :class:`CellGroup` is its mean over the seeds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dinosaur_ad.bench.metrics import (
     ranked_auroc,
     seed_spread,
 )
-from dinosaur_ad.bench.report.row_groups import Group
+from dinosaur_ad.bench.report.row_groups import CellGroup
 from dinosaur_ad.bench.results import CellResult
 
 Number = Callable[[CellResult], float]
@@ -42,12 +42,12 @@ class Measured:
     spread: float
 
 
-def measure(group: Group, number: Number) -> Measured:
+def measure(group: CellGroup, number: Number) -> Measured:
     """The mean of a number over the group's seeds, and its spread."""
     return Measured(*seed_spread([number(cell) for cell in group.cells]))
 
 
-def auroc_interval(group: Group, resamples: int = 1000) -> tuple[float, float]:
+def auroc_interval(group: CellGroup, resamples: int = 1000) -> tuple[float, float]:
     """The 95 % bootstrap interval of the final image AUROC over test images; each bound averaged over the seeds.
 
     Averaging bounds, and not pooling seeds as if each had its own images, keeps the interval from shrinking with every

@@ -1,4 +1,4 @@
-"""Tables 1 to 3 of the paper, measured, beside its own numbers; and the same for scenarios the paper does not have."""
+"""The image AUROC of every method at a glance, and the paper's Tables 1 to 3, measured, beside its own numbers."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dinosaur_ad.bench.report.numbers import Number, auroc_interval, measure
 from dinosaur_ad.bench.report.report_rows import (
     Marks,
     block_title,
-    data_notes,
+    geometry_note,
     in_paper_order,
     paper_scenario,
     seed_note,
 )
-from dinosaur_ad.bench.report.row_groups import CONTINUOUS, DISCRETE, Group, scenarios_of
+from dinosaur_ad.bench.report.row_groups import CONTINUOUS, DISCRETE, CellGroup, main_methods, methods_of, scenarios_of
 from dinosaur_ad.bench.report.table import (
     MEASURED,
     Better,
-    Block,
     Column,
     Entry,
     Note,
     Table,
+    TableBlock,
     difference,
     figure,
     finish,
@@ -34,45 +34,104 @@ from dinosaur_ad.bench.report.table import (
 )
 
 
+def overview_table(groups: Sequence[CellGroup]) -> Table:
+    """The image AUROC of each measured method, and below it what the paper prints for the same methods."""
+    marks, scenarios = Marks(), scenarios_of(groups)
+    measured = []
+    for method in methods_of(groups):
+        own = {group.scenario: group for group in groups if group.method == method}
+        measured.append([marks.name(next(iter(own.values()))), *_aurocs(own, scenarios)])
+    blocks = [TableBlock("", finish(measured, _best_of_each(scenarios)))]
+    known = {paper().method_of(group.method) for group in groups}
+    printed = [_printed_aurocs(key, scenarios) for key in paper().methods if key in known]
+    if any(not math.isnan(entry.value) for row in printed for entry in row):
+        blocks.append(TableBlock("the paper's own numbers, on its encoder and all its tasks", finish(printed, {})))
+    return Table(
+        "overview",
+        "At a glance",
+        "Image AUROC after the last task, averaged over tasks; best of a column in bold. A dash was not measured.",
+        (Column("Method", words=True), *(Column(scenario) for scenario in scenarios)),
+        tuple(blocks),
+        (*marks.notes(), *geometry_note(groups), seed_note(groups)),
+    )
+
+
+def short_table(groups: Sequence[CellGroup]) -> Table:
+    """One row for each of the paper's methods, the image AUROC of each scenario, and no notes: for a README."""
+    scenarios = scenarios_of(groups)
+    rows = []
+    for method in main_methods(groups):
+        if paper().method_of(method) is not None:
+            own = {group.scenario: group for group in groups if group.method == method}
+            rows.append([words(method), *_aurocs(own, scenarios, spread=False)])
+    columns = (Column("Method", words=True), *(Column(scenario) for scenario in scenarios))
+    blocks = (TableBlock("", finish(rows, _best_of_each(scenarios))),)
+    return Table("short", "Image AUROC", "After the last task, averaged over tasks.", columns, blocks)
+
+
+def _aurocs(own: dict[str, CellGroup], scenarios: Sequence[str], *, spread: bool = True) -> list[Entry]:
+    found = [measure(own[scenario], numbers.auroc) if scenario in own else None for scenario in scenarios]
+    return [
+        figure(math.nan) if each is None else figure(each.mean, each.spread if spread else math.nan) for each in found
+    ]
+
+
+def _printed_aurocs(method: str, scenarios: Sequence[str]) -> list[Entry]:
+    keys = [paper_scenario(scenario) for scenario in scenarios]
+    values = [math.nan if key is None else paper().images[key][method].auroc for key in keys]
+    return [words(paper().methods[method]), *(figure(value) for value in values)]
+
+
+def _best_of_each(scenarios: Sequence[str]) -> dict[int, Better]:
+    return dict.fromkeys(range(1, 1 + len(scenarios)), "higher")
+
+
+# --- the paper's tables ---
+
+
 @dataclass(frozen=True)
 class Metric:
-    """A group of columns: the measured number and, from the paper's row of its scenario, the printed one."""
+    """A group of columns: the measured number and, where the paper prints one, its number.
+
+    ``printed`` maps (scenario, method), by the paper's keys, to its number; None when it prints none. ``detailed``
+    adds the bootstrap interval and the difference from the paper.
+    """
 
     title: str
     number: Number
     better: Better
     printed: Callable[[str, str], float] | None = None
-    """(scenario, method) as the paper has them -> its number; None when it prints none."""
-    interval: bool = False
+    detailed: bool = False
 
     def columns(self, beside: bool) -> list[Column]:
         """The measured column and those beside it."""
-        names = [MEASURED, *(["95 %"] if self.interval else []), *(["paper", "Δ"] if self._prints(beside) else [])]
+        names = [MEASURED, *(["95 %"] if self.detailed else [])]
+        if self._prints(beside):
+            names += ["paper", *(["Δ"] if self.detailed else [])]
         return [Column(name, self.title) for name in names]
 
-    def entries(self, row: Group | str, scenario: str, beside: bool) -> list[Entry]:
+    def entries(self, row: CellGroup | str, scenario: str, beside: bool) -> list[Entry]:
         """The same columns for a measured method, or for a method of the paper that was not measured."""
-        measured = math.nan
-        entries = [Entry(figure(math.nan).cell)] * (2 if self.interval else 1)
-        if isinstance(row, Group):
+        measured, entries = math.nan, [figure(math.nan)] * (2 if self.detailed else 1)
+        if isinstance(row, CellGroup):
             over_seeds = measure(row, self.number)
             measured = over_seeds.mean
             entries = [figure(measured, over_seeds.spread)]
-            entries += [span(*auroc_interval(row))] if self.interval else []
+            entries += [span(*auroc_interval(row))] if self.detailed else []
         if self._prints(beside):
             printed = self._printed(row, scenario)
-            entries += [figure(printed), difference(measured - printed)]
+            entries += [figure(printed), *([difference(measured - printed)] if self.detailed else [])]
         return entries
 
     def bold(self, at: int, beside: bool) -> dict[int, Better]:
-        """Where the best is to be bold, if these columns begin at ``at``."""
-        places = [at, *([at + len(self.columns(beside)) - 2] if self._prints(beside) else [])]
-        return dict.fromkeys(places, self.better)
+        """Where the best is printed bold, if these columns begin at ``at``."""
+        names = [column.name for column in self.columns(beside)]
+        return {at + place: self.better for place, name in enumerate(names) if name in (MEASURED, "paper")}
 
     def _prints(self, beside: bool) -> bool:
         return beside and self.printed is not None
 
-    def _printed(self, row: Group | str, scenario: str) -> float:
+    def _printed(self, row: CellGroup | str, scenario: str) -> float:
         method = row if isinstance(row, str) else paper().method_of(row.method)
         key = paper_scenario(scenario)
         return math.nan if method is None or key is None or self.printed is None else self.printed(key, method)
@@ -86,76 +145,35 @@ def _pixel(pick: Callable[[PixelNumbers], float]) -> Callable[[str, str], float]
     return lambda scenario, method: pick(paper().pixels[scenario][method])
 
 
-IMAGE_METRICS = (
-    Metric("AUROC", numbers.auroc, "higher", _image(lambda row: row.auroc), interval=True),
+METRICS = (
+    Metric("AUROC", numbers.auroc, "higher", _image(lambda row: row.auroc), detailed=True),
     Metric("Accuracy", numbers.accuracy, "higher", _image(lambda row: row.accuracy)),
     Metric("Recall", numbers.recall, "higher", _image(lambda row: row.recall)),
     Metric("FM", numbers.forgetting, "lower", _image(lambda row: row.fm)),
-)
-PIXEL_METRICS = (
-    Metric("Image AUROC", numbers.auroc, "higher", _pixel(lambda row: row.image)),
     Metric("Pixel AUROC", numbers.pixel("auroc"), "higher", _pixel(lambda row: row.pixel)),
     Metric("AUPRO", numbers.pixel("aupro"), "higher"),
-    Metric("AU-sPRO", numbers.pixel("au_spro"), "higher"),
 )
+LOCO_METRIC = Metric("AU-sPRO", numbers.pixel("au_spro"), "higher")
 
 
-def paper_tables(groups: Sequence[Group]) -> list[Table]:
-    """Tables 1, 2 and 3, those of them that have a measured row."""
-    found = [
-        _image_table("discrete", "Discrete tasks (the paper's Table 1)", _of(groups, DISCRETE), beside=True),
-        _image_table("continuous", "Continuous drift (the paper's Table 2)", _of(groups, CONTINUOUS), beside=True),
-        _pixel_table(
-            "pixels", "Images and pixels (the paper's Table 3)", _of(groups, (*DISCRETE, *CONTINUOUS)), beside=True
-        ),
-    ]
-    return [table for table in found if table is not None]
-
-
-def other_tables(groups: Sequence[Group]) -> list[Table]:
-    """The same for scenarios that the paper does not have, without its columns."""
+def paper_tables(groups: Sequence[CellGroup]) -> list[Table]:
+    """Discrete tasks, continuous drift, and scenarios that the paper does not have; those with a measured row."""
     others = [group for group in groups if paper_scenario(group.scenario) is None]
-    found = [
-        _image_table("other-images", "Other scenarios: images", others, beside=False),
-        _pixel_table("other-pixels", "Other scenarios: images and pixels", others, beside=False),
-    ]
-    return [table for table in found if table is not None]
+    made = (
+        ("discrete", "Discrete tasks (the paper's Tables 1 and 3)", _of(groups, DISCRETE), True),
+        ("continuous", "Continuous drift (the paper's Tables 2 and 3)", _of(groups, CONTINUOUS), True),
+        ("other", "Other scenarios", others, False),
+    )
+    return [_table(key, title, own, beside) for key, title, own, beside in made if own]
 
 
-def _of(groups: Sequence[Group], scenarios: Sequence[str]) -> list[Group]:
+def _of(groups: Sequence[CellGroup], scenarios: Sequence[str]) -> list[CellGroup]:
     return [group for group in groups if group.scenario in scenarios]
 
 
-def _image_table(key: str, title: str, groups: Sequence[Group], *, beside: bool) -> Table | None:
-    lead = (
-        "After the last task, averaged over tasks. AUROC with its 95 % bootstrap interval over test images; accuracy "
-        "and recall at the paper's threshold, the 97.5th percentile of each task's training scores; FM is forgetting "
-        "as the paper defines it, lower is better."
-    )
-    return _table(key, title, lead + _beside(beside), groups, IMAGE_METRICS, beside)
-
-
-def _pixel_table(key: str, title: str, groups: Sequence[Group], *, beside: bool) -> Table | None:
-    lead = (
-        "After the last task, averaged over tasks. Pixels are pooled within a task, without those that geometric "
-        "drift left empty. AUPRO up to a false-positive rate of 0.3, AU-sPRO (MVTec-LOCO) up to 0.05."
-    )
-    table = _table(key, title, lead + _beside(beside), groups, PIXEL_METRICS, beside)
-    return table and Table(
-        table.key, table.title, table.lead, table.columns, table.blocks, (*table.notes, *_bound_note(groups))
-    )
-
-
-def _beside(beside: bool) -> str:
-    return " Δ is measured minus paper; best of a column in bold." if beside else " Best of a column in bold."
-
-
-def _table(
-    key: str, title: str, lead: str, groups: Sequence[Group], metrics: Sequence[Metric], beside: bool
-) -> Table | None:
-    if not groups:
-        return None
-    marks = Marks()
+def _table(key: str, title: str, groups: Sequence[CellGroup], beside: bool) -> Table:
+    spro = any(not math.isnan(measure(group, LOCO_METRIC.number).mean) for group in groups)
+    metrics = (*METRICS, *((LOCO_METRIC,) if spro else ()))
     columns = [Column("Method", words=True), Column("Seeds")]
     bold: dict[int, Better] = {}
     for metric in metrics:
@@ -164,24 +182,29 @@ def _table(
     blocks = []
     for scenario in scenarios_of(groups):
         own = [group for group in groups if group.scenario == scenario]
-        chosen = in_paper_order(own) if beside else own
-        rows = [_row(row, scenario, metrics, beside, marks) for row in chosen]
-        blocks.append(Block(block_title(own, compared=beside), finish(rows, bold)))
-    notes = (*marks.notes(), *data_notes(groups), seed_note(groups))
+        rows = [_row(row, scenario, metrics, beside) for row in (in_paper_order(own) if beside else own)]
+        blocks.append(TableBlock(block_title(own, compared=beside), finish(rows, bold)))
+    lead = (
+        "After the last task, averaged over tasks. AUROC with its 95 % bootstrap interval over test images; accuracy "
+        "and recall at the paper's threshold; FM is forgetting, lower is better; AUPRO up to a false-positive rate of "
+        f"0.3{', AU-sPRO up to 0.05' if spro else ''}."
+        f"{' Δ is measured minus paper.' if beside else ''} Best of a column in bold."
+    )
+    notes = (*geometry_note(groups), *_bound_note(groups), seed_note(groups))
     return Table(key, title, lead, tuple(columns), tuple(blocks), notes)
 
 
-def _row(row: Group | str, scenario: str, metrics: Sequence[Metric], beside: bool, marks: Marks) -> list[Entry]:
-    if isinstance(row, Group):
-        entries = [marks.name(row), words(str(len(row.cells)))]
+def _row(row: CellGroup | str, scenario: str, metrics: Sequence[Metric], beside: bool) -> list[Entry]:
+    if isinstance(row, CellGroup):
+        entries = [words(row.method), words(str(len(row.cells)))]
     else:
-        entries = [words(f"{paper().methods[row]} (paper only)"), words(figure(math.nan).cell.text)]
+        entries = [words(f"{paper().methods[row]} (paper only)"), figure(math.nan)]
     for metric in metrics:
         entries += metric.entries(row, scenario, beside)
     return entries
 
 
-def _bound_note(groups: Sequence[Group]) -> list[Note]:
+def _bound_note(groups: Sequence[CellGroup]) -> list[Note]:
     """How far the counting of pixels in bins can be off."""
     bounds = [numbers.pixel("auroc_bound")(cell) for group in groups for cell in group.cells]
     known = [bound for bound in bounds if not math.isnan(bound)]

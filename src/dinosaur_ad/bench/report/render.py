@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dinosaur_ad.bench.report.table import Block, Cell, Note, Table
+from dinosaur_ad.bench.report.table import Note, Table, TableBlock, TableCell
 from dinosaur_ad.page.html import Html, element, join
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -63,14 +63,14 @@ def to_html(table: Table) -> Html:
     return join((element("div", grid, class_="scroll"), below))
 
 
-def _markdown_block(table: Table, block: Block) -> str:
+def _markdown_block(table: Table, block: TableBlock) -> str:
     header = [plain(column.flat) for column in table.columns]
     ruler = [":--" if column.words else "--:" for column in table.columns]
     rows = [[_markdown_cell(cell) for cell in row] for row in block.rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, ruler, *rows))
 
 
-def _markdown_cell(cell: Cell) -> str:
+def _markdown_cell(cell: TableCell) -> str:
     shown = plain(cell.text)
     shown = f"**{shown}**" if cell.bold else shown
     return shown + (f" {cell.mark.translate(_SUPERSCRIPTS)}" if cell.mark else "")
@@ -106,12 +106,12 @@ def _latex_groups(table: Table) -> list[str]:
     return ["    " + " & ".join(heads) + r" \\", "    " + " ".join(rules)]
 
 
-def _latex_block(block: Block, width: int) -> list[str]:
+def _latex_block(block: TableBlock, width: int) -> list[str]:
     title = [rf"    \multicolumn{{{width}}}{{@{{}}l}}{{\textit{{{_latex(block.title)}}}}} \\"] if block.title else []
     return title + ["    " + " & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in block.rows]
 
 
-def _latex_cell(cell: Cell) -> str:
+def _latex_cell(cell: TableCell) -> str:
     shown = rf"\textbf{{{_latex(cell.text)}}}" if cell.bold else _latex(cell.text)
     return shown + (rf"\textsuperscript{{{cell.mark}}}" if cell.mark else "")
 
@@ -141,7 +141,7 @@ def _starts(table: Table) -> set[int]:
     return {at for at, (left, right) in pairs if left.group != right.group or right.words}
 
 
-def _html_block(block: Block, table: Table) -> Html:
+def _html_block(block: TableBlock, table: Table) -> Html:
     starts = _starts(table)
     title = element("tr", element("th", block.title, colspan=len(table.columns), scope="rowgroup", class_="block"))
     rows = (
@@ -157,7 +157,7 @@ def _html_block(block: Block, table: Table) -> Html:
     return element("tbody", title if block.title else "", *rows)
 
 
-def _html_cell(cell: Cell) -> Sequence[object]:
+def _html_cell(cell: TableCell) -> Sequence[object]:
     return (element("b", cell.text) if cell.bold else cell.text, *_html_mark(cell.mark))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dinosaur_ad.bench.paper import paper
-from dinosaur_ad.bench.report.row_groups import Group
+from dinosaur_ad.bench.report.row_groups import CellGroup
 from dinosaur_ad.bench.report.table import Entry, Note, words
 
 LITERAL = "mtd-geo-literal"
@@ -23,7 +23,7 @@ class Marks:
     methods: dict[str, list[str]] = field(default_factory=dict)
     trained: dict[int, list[str]] = field(default_factory=dict)
 
-    def name(self, group: Group) -> Entry:
+    def name(self, group: CellGroup) -> Entry:
         """The method's name with the number of its note."""
         about = str(group.first.info.get("description") or group.first.info.get("encoder") or "encoder not recorded")
         _note_once(self.methods.setdefault(about, []), group.method)
@@ -39,7 +39,10 @@ class Marks:
             for number, (about, names) in enumerate(self.methods.items(), start=1)
         ]
         lengths = [
-            Note(f"Trained for {epochs} epochs a task (the paper: {PAPER_EPOCHS}): {', '.join(names)}.")
+            Note(
+                f"Trained for {epochs} epochs a task: {', '.join(names)}. The paper trains {PAPER_EPOCHS}; the "
+                "authors of the methods train longer."
+            )
             for epochs, names in sorted(self.trained.items())
         ]
         return encoders + lengths
@@ -60,16 +63,16 @@ def paper_scenario(scenario: str) -> str | None:
     return key if key in paper().scenarios else None
 
 
-def in_paper_order(groups: Sequence[Group]) -> list[Group | str]:
+def in_paper_order(groups: Sequence[CellGroup]) -> list[CellGroup | str]:
     """The rows of a block: the groups, and between them the paper's methods (by key) that were not measured."""
-    rows: list[Group | str] = []
+    rows: list[CellGroup | str] = []
     for key in paper().methods:
         own = [group for group in groups if paper().method_of(group.method) == key]
         rows += own or [key]
     return rows + [group for group in groups if paper().method_of(group.method) is None]
 
 
-def block_title(groups: Sequence[Group], *, compared: bool = False) -> str:
+def block_title(groups: Sequence[CellGroup], *, compared: bool = False) -> str:
     """The scenario, and whether it is as large as the paper's; ``compared`` if the table has differences from it."""
     first = groups[0].first
     key = paper_scenario(first.scenario)
@@ -83,8 +86,9 @@ def block_title(groups: Sequence[Group], *, compared: bool = False) -> str:
     return f"{partly}: differences are not like for like" if compared else partly
 
 
-def data_notes(groups: Iterable[Group]) -> list[Note]:
-    """On which data each scenario was run, in its own words; and what the two geometric drifts are."""
+def data_notes(groups: Iterable[CellGroup]) -> list[Note]:
+    """On which data each scenario was run, as the dataset describes itself; and what the two geometric drifts are."""
+    groups = list(groups)
     notes: dict[tuple[str, str], Note] = {}
     for group in groups:
         about = str(group.first.scenario_info.get("description", "")).rstrip(".")
@@ -93,19 +97,22 @@ def data_notes(groups: Iterable[Group]) -> list[Note]:
             f"{group.scenario}: {about + '; ' if about else ''}tested on {tested[0]} normal and {tested[1]} anomalous"
         )
         notes.setdefault((group.scenario, text), Note(f"{text} images over all tasks."))
-    found = list(notes.values())
-    if {scenario for scenario, _ in notes} & {"mtd-geo", LITERAL}:
-        found.append(
-            Note(
-                "The paper's geometric numbers belong to mtd-geo-literal: its scale of 0.01 to 0.10, used as a "
-                "factor, shrinks the tile to a few pixels. mtd-geo uses 1 + scale, so its difference from the "
-                "paper is expected."
-            )
+    return [*notes.values(), *geometry_note(groups)]
+
+
+def geometry_note(groups: Iterable[CellGroup]) -> list[Note]:
+    """Which of the two geometric drifts the paper's numbers belong to, where either was run."""
+    if not {group.scenario for group in groups} & {"mtd-geo", LITERAL}:
+        return []
+    return [
+        Note(
+            "The paper's geometric numbers belong to mtd-geo-literal: its scale of 0.01 to 0.10, used as a factor, "
+            "shrinks the tile to a few pixels. mtd-geo uses 1 + scale, so its difference from the paper is expected."
         )
-    return found
+    ]
 
 
-def seed_note(groups: Iterable[Group]) -> Note:
+def seed_note(groups: Iterable[CellGroup]) -> Note:
     """How several seeds became one number."""
     seeds = sorted({seed for group in groups for seed in group.seeds})
     if len(seeds) == 1:

@@ -22,7 +22,7 @@ _COUNTS = ("name", "train", "held_out", "test_normal", "test_anomalous")
 
 
 @dataclass(frozen=True)
-class Group:
+class CellGroup:
     """The cells of one method on one scenario, by seed."""
 
     method: str
@@ -40,7 +40,7 @@ class Group:
         return tuple(cell.seed for cell in self.cells)
 
 
-def group_cells(results: Iterable[CellResult]) -> list[Group]:
+def group_cells(results: Iterable[CellResult]) -> list[CellGroup]:
     """The results by scenario and method, in the order of the paper.
 
     A cell given twice counts once.
@@ -52,7 +52,7 @@ def group_cells(results: Iterable[CellResult]) -> list[Group]:
         seeds = found.setdefault((cell.scenario, cell.method), {})
         seeds[cell.seed] = _one_of(seeds[cell.seed], cell) if cell.seed in seeds else cell
     groups = [
-        Group(method, scenario, tuple(seeds[seed] for seed in sorted(seeds)))
+        CellGroup(method, scenario, tuple(seeds[seed] for seed in sorted(seeds)))
         for (scenario, method), seeds in found.items()
     ]
     for group in groups:
@@ -65,14 +65,27 @@ def group_cells(results: Iterable[CellResult]) -> list[Group]:
     return groups
 
 
-def scenarios_of(groups: Iterable[Group]) -> list[str]:
+def scenarios_of(groups: Iterable[CellGroup]) -> list[str]:
     """The scenarios there are, each once, in the order of the groups."""
     return list(dict.fromkeys(group.scenario for group in groups))
 
 
-def methods_of(groups: Iterable[Group]) -> list[str]:
+def methods_of(groups: Iterable[CellGroup]) -> list[str]:
     """The methods there are, each once, in the paper's order."""
     return sorted({group.method for group in groups}, key=_method_order)
+
+
+def main_methods(groups: Iterable[CellGroup]) -> list[str]:
+    """One method of each family: the one without a variant in its name, or the first variant that was measured.
+
+    The family of ``patchcore:vit`` is ``patchcore``.
+    """
+    found: dict[str, str] = {}
+    for method in methods_of(groups):
+        family = method.partition(":")[0]
+        if method == family or family not in found:
+            found[family] = method
+    return list(found.values())
 
 
 def _one_of(one: CellResult, other: CellResult) -> CellResult:
@@ -118,7 +131,7 @@ def _refuse_other_data(one: CellResult, other: CellResult) -> None:
         )
 
 
-def _refuse_unlike_data(groups: Sequence[Group]) -> None:
+def _refuse_unlike_data(groups: Sequence[CellGroup]) -> None:
     """Rows of one table must be about the same images."""
     by_seed: dict[int, CellResult] = {}
     for group in groups:

@@ -14,9 +14,9 @@ import numpy as np
 
 from dinosaur_ad.bench.metrics import rank_correlation
 from dinosaur_ad.bench.report.numbers import auroc
-from dinosaur_ad.bench.report.report_rows import Marks, block_title
-from dinosaur_ad.bench.report.row_groups import Group, scenarios_of
-from dinosaur_ad.bench.report.table import Block, Column, Entry, Note, Table, figure, finish, words
+from dinosaur_ad.bench.report.report_rows import block_title
+from dinosaur_ad.bench.report.row_groups import CellGroup, scenarios_of
+from dinosaur_ad.bench.report.table import Column, Entry, Note, Table, TableBlock, figure, finish, words
 from dinosaur_ad.bench.results import CellResult
 
 CONTROL = "photometer:signed"
@@ -70,60 +70,65 @@ def likeness(cell: CellResult, found: Controls) -> Likeness | None:
     return Likeness(names, tuple(rank_correlation(own, its) for own, its in pairs))
 
 
-def shortcut_tables(groups: Sequence[Group]) -> list[Table]:
+def shortcut_tables(groups: Sequence[CellGroup]) -> list[Table]:
     """The table, if some scenario has the control and something beside it."""
     found = controls(cell for group in groups for cell in group.cells)
-    marks, blocks, notes = Marks(), [], []
+    blocks, notes = [], []
     for scenario in scenarios_of(groups):
         own = [group for group in groups if group.scenario == scenario]
         likes = {group.method: like for group in own if (like := likeness(group.first, found)) is not None}
         if likes.keys() - {CONTROL}:
-            rows = [_row(marks, group, likes[group.method]) for group in own if group.method in likes]
-            blocks.append(Block(block_title(own), finish(rows, {})))
+            rows = [_row(group, likes[group.method], found) for group in own if group.method in likes]
+            blocks.append(TableBlock(block_title(own), finish(rows, {})))
             notes += _told_apart(next(cell for (name, _), cell in sorted(found.items()) if name == scenario))
             if left_out := [group.method for group in own if group.method not in likes]:
                 notes.append(Note(f"{scenario}: {CONTROL} did not run with the seed of {', '.join(left_out)}."))
     if not blocks:
         return []
-    correlations = (Column(name, "correlation") for name in ("mean", "least", "most"))
     return [
         Table(
             "shortcuts",
             "Is it the light?",
             f"Spearman's rank correlation between a method's scores and the mean brightness of the test images "
-            f"({CONTROL}), after the last task; mean, least and most of the tasks by size, whichever way, of the "
-            "lowest seed. Near 1, the scores are a light meter's, and with an AUROC like its own there is little "
-            "else in them. Some correlation is no fault where defects are bright or dark themselves.",
+            f"({CONTROL}) after the last task, lowest seed: the mean of its absolute value over tasks, and the task "
+            "where it is strongest. Near 1, and with an AUROC like the control's, the scores hold little but "
+            "brightness. Some correlation is no fault where defects are bright or dark. The second AUROC leaves out "
+            f"the tasks that brightness alone separates (AUROC of at least {TOLD_APART:g} either way).",
             (
                 Column("Method", words=True),
-                Column("image AUROC"),
-                *correlations,
+                Column("all tasks", "image AUROC"),
+                Column("without those", "image AUROC"),
+                Column("mean correlation"),
                 Column("strongest in", words=True),
             ),
             tuple(blocks),
-            (*marks.notes(), *notes),
+            tuple(notes),
         )
     ]
 
 
-def _row(marks: Marks, group: Group, like: Likeness) -> list[Entry]:
-    low, high = (min(like.defined), max(like.defined)) if like.defined else (math.nan, math.nan)
-    numbers = (auroc(group.first), like.mean, low, high)
-    return [marks.name(group), *map(figure, numbers), words(like.strongest)]
+def _row(group: CellGroup, like: Likeness, found: Controls) -> list[Entry]:
+    cell = group.first
+    separated = separated_tasks(found[cell.scenario, cell.seed])
+    kept = [index for index, task in enumerate(cell.tasks) if task["name"] not in separated]
+    without = float(cell.auroc[-1][kept].mean()) if kept else math.nan
+    return [words(group.method), *map(figure, (auroc(cell), without, like.mean)), words(like.strongest)]
+
+
+def separated_tasks(control: CellResult) -> dict[str, float]:
+    """The tasks whose normal and anomalous test images brightness alone separates, with its AUROC."""
+    pairs = zip(control.tasks, control.auroc[-1].tolist(), strict=True)
+    return {str(task["name"]): value for task, value in pairs if max(value, 1 - value) >= TOLD_APART}
 
 
 def _told_apart(control: CellResult) -> list[Note]:
-    """Names the tasks whose normal and anomalous test images brightness alone tells apart."""
-    named = [
-        f"{task['name']} {value:.3f}"
-        for task, value in zip(control.tasks, control.auroc[-1], strict=True)
-        if max(value, 1 - value) >= TOLD_APART
-    ]
+    """The note that names those tasks, if there are any."""
+    named = [f"{name} {value:.3f}" for name, value in separated_tasks(control).items()]
     if not named:
         return []
     return [
         Note(
-            f"{control.scenario}: brightness alone tells normal from anomalous test images apart in "
+            f"{control.scenario}: brightness alone separates normal from anomalous test images in "
             f"{', '.join(named)} (its AUROC; above 0.5, anomalous ones are brighter)."
         )
     ]

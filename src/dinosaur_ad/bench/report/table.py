@@ -15,7 +15,7 @@ Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One entry; ``mark`` refers to a note below the table."""
 
     text: str = DASH
@@ -45,11 +45,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Block:
+class TableBlock:
     """Rows that belong together, under a title of their own."""
 
     title: str
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Table:
     title: str
     lead: str
     columns: tuple[Column, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[TableBlock, ...]
     notes: tuple[Note, ...] = ()
 
     def __post_init__(self) -> None:
@@ -91,13 +91,13 @@ class Table:
 class Entry:
     """A cell while its table is being made: it still knows its value, so that the best of a column can be found."""
 
-    cell: Cell
+    cell: TableCell
     value: float = math.nan
 
 
 def words(text: str, mark: str = "") -> Entry:
     """An entry that is no number."""
-    return Entry(Cell(text, mark=mark))
+    return Entry(TableCell(text, mark=mark))
 
 
 def figure(value: float, spread: float = math.nan, digits: int = 3) -> Entry:
@@ -107,9 +107,9 @@ def figure(value: float, spread: float = math.nan, digits: int = 3) -> Entry:
     ('0.928', '0.928 ± 0.003', '–')
     """
     if math.isnan(value):
-        return Entry(Cell())
+        return Entry(TableCell())
     text = _number(value, digits) + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
-    return Entry(Cell(text), value)
+    return Entry(TableCell(text), value)
 
 
 def difference(value: float) -> Entry:
@@ -119,9 +119,9 @@ def difference(value: float) -> Entry:
     ('+0.012', '−0.500', '0.000')
     """
     if math.isnan(value):
-        return Entry(Cell())
+        return Entry(TableCell())
     text = _number(value, 3)
-    return Entry(Cell(text if text.startswith("−") or float(text) == 0 else f"+{text}"))
+    return Entry(TableCell(text if text.startswith("−") or float(text) == 0 else f"+{text}"))
 
 
 def span(low: float, high: float) -> Entry:
@@ -130,10 +130,10 @@ def span(low: float, high: float) -> Entry:
     >>> span(0.91, 0.94).cell.text
     '0.910–0.940'
     """
-    return Entry(Cell()) if math.isnan(low) or math.isnan(high) else Entry(Cell(f"{low:.3f}–{high:.3f}"))
+    return Entry(TableCell()) if math.isnan(low) or math.isnan(high) else Entry(TableCell(f"{low:.3f}–{high:.3f}"))
 
 
-def finish(rows: Sequence[Sequence[Entry]], better: dict[int, Better]) -> tuple[tuple[Cell, ...], ...]:
+def finish(rows: Sequence[Sequence[Entry]], better: dict[int, Better]) -> tuple[tuple[TableCell, ...], ...]:
     """The rows with the best of each column in ``better`` printed bold; with one number there is no best."""
     bold = {(line, column) for column, wish in better.items() for line in _best(rows, column, wish)}
     return tuple(

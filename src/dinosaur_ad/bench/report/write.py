@@ -1,4 +1,4 @@
-"""The report on disk: one page, one Markdown file, one LaTeX file."""
+"""All tables of a report, and the report on disk: one page, one Markdown file, one LaTeX file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.bench.grid_results import load_grids
+from dinosaur_ad.bench.grid_results import GridResult, load_grids
 from dinosaur_ad.bench.report.benchmark_page import TITLE, benchmark_page, headline
+from dinosaur_ad.bench.report.grid_table import grid_tables
+from dinosaur_ad.bench.report.method_tables import cost_table, forgetting_table, missing_table, thresholds_table
+from dinosaur_ad.bench.report.paper_tables import overview_table, paper_tables, short_table
 from dinosaur_ad.bench.report.render import plain, to_latex, to_markdown
-from dinosaur_ad.bench.report.row_groups import group_cells
-from dinosaur_ad.bench.report.tables import tables_of
+from dinosaur_ad.bench.report.row_groups import CellGroup, group_cells
+from dinosaur_ad.bench.report.shortcuts import shortcut_tables
+from dinosaur_ad.bench.report.table import Table
 from dinosaur_ad.bench.results import CellResult, FailedCell
 from dinosaur_ad.errors import InputError
 
@@ -25,6 +29,32 @@ class ReportFiles:
     html: Path
     markdown: Path
     latex: Path
+
+
+def tables(
+    results: Sequence[CellResult], grids: Sequence[GridResult] = (), failed: Sequence[FailedCell] = ()
+) -> list[Table]:
+    """All tables of a report in the order they are read, and the short one, which only ``--print`` shows, last.
+
+    :raises InputError: results that would share a table were not made alike.
+    """
+    groups = group_cells(results)
+    return [*_tables_of(groups, grids, failed), *([short_table(groups)] if groups else [])]
+
+
+def _tables_of(groups: Sequence[CellGroup], grids: Sequence[GridResult], failed: Sequence[FailedCell]) -> list[Table]:
+    if not groups:
+        return grid_tables(grids)
+    return [
+        overview_table(groups),
+        *paper_tables(groups),
+        forgetting_table(groups),
+        thresholds_table(groups),
+        *shortcut_tables(groups),
+        cost_table(groups),
+        *grid_tables(grids),
+        missing_table(groups, failed),
+    ]
 
 
 def write_report(
@@ -46,7 +76,7 @@ def write_report(
     if not (results or failed or grids):
         raise InputError("There is nothing to report; make results with: dinosaur bench run.")
     groups = group_cells(results)
-    made = tables_of(groups, grids)
+    made = _tables_of(groups, grids, failed)
     intro = [f"# {TITLE}", headline(groups, failed), *_failures(failed)]
     contents = {
         out / "report.html": benchmark_page(groups, made, failed, data),

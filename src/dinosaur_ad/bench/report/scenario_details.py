@@ -1,4 +1,4 @@
-"""The part of the page about one scenario: methods side by side, then every method's matrix, curves and pictures."""
+"""The part of the page about one scenario: the matrix, curves, score histograms and pictures of every method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dinosaur_ad.bench.report.curves import Line, coloured, heat_map, key, roc_c
 from dinosaur_ad.bench.report.gallery import gallery, some_tasks, spread_evenly
 from dinosaur_ad.bench.report.numbers import measure
 from dinosaur_ad.bench.report.report_rows import block_title
-from dinosaur_ad.bench.report.row_groups import Group, short_names
+from dinosaur_ad.bench.report.row_groups import CellGroup, short_names
 from dinosaur_ad.bench.report.table import figure
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.page.charts import histogram, matrix_scale
@@ -24,25 +24,17 @@ from dinosaur_ad.page.html import Html, element, join, section, table
 _ROC_POINTS = 60
 
 
-def scenario_section(groups: Sequence[Group], data: Path | None, *, unfold: bool) -> Html:
+def scenario_section(groups: Sequence[CellGroup], data: Path | None, *, unfold: bool) -> Html:
     """All that can be seen of one scenario; ``groups`` are its methods, ``unfold`` shows their charts at once."""
-    count = len(groups[0].first.tasks)
-    lines = [
-        Line(sequence_mean(group.first.auroc), group.method, coloured(index)) for index, group in enumerate(groups)
-    ]
     seeds = sorted({group.first.seed for group in groups})
     return section(
         block_title(groups),
-        "Image AUROC after every task, averaged over the tasks learned so far. Charts show one seed "
-        f"({', '.join(map(str, seeds))}); the tables above average all of them.",
-        element(
-            "div", element("div", sequence_chart(lines, count, "AUROC by tasks learned"), key(lines)), class_="charts"
-        ),
+        f"Charts show one seed ({', '.join(map(str, seeds))}); the tables above average all of them.",
         *(_details(group, data, unfold=unfold) for group in groups),
     )
 
 
-def _details(group: Group, data: Path | None, *, unfold: bool) -> Html:
+def _details(group: CellGroup, data: Path | None, *, unfold: bool) -> Html:
     over_seeds = measure(group, numbers.auroc)
     cell = group.first
     shown = f"image AUROC {figure(over_seeds.mean, over_seeds.spread).cell.text}, charts of seed {cell.seed}"
@@ -131,7 +123,7 @@ def _distributions(cell: CellResult) -> Iterator[Html]:
     yield from _part("Scores", join(words), element("div", *plots, class_="plots"))
 
 
-def _provenance(group: Group) -> Iterator[Html]:
+def _provenance(group: CellGroup) -> Iterator[Html]:
     cell = group.first
     settings = {name: value for name, value in cell.settings.items() if value is not None}
     facts = {"seeds": ", ".join(map(str, group.seeds)), "settings": settings, **cell.info}
