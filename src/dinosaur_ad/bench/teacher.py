@@ -76,7 +76,7 @@ def pretrain_teacher(
         f"PDN-S distilled from {target.description} with {len(gallery.paths)} images of '{Path(images).name}', "
         f"{chosen.iterations} iterations of {chosen.batch}, Adam {chosen.rate:g}"
     )
-    training = _Training(chosen, target, gallery, out, device, seed, say)
+    training = _Distillation(chosen, target, gallery, out, device, seed, say)
     with closing(gallery), _enough_memory(device, chosen.batch):
         training.finish()
     metadata = {"description": words, "recipe": json.dumps(asdict(chosen)), "losses": json.dumps(training.losses)}
@@ -93,7 +93,7 @@ def _enough_memory(device: str, batch: int) -> Iterator[None]:
         raise InputError(f"{batch} images at a time need more memory than '{device}' has; use less.") from error
 
 
-class _Training:
+class _Distillation:
     """One pretraining on its way."""
 
     def __init__(

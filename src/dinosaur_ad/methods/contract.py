@@ -162,6 +162,14 @@ class Config:
         places = {entry.name for entry in fields(self) if entry.metadata.get("place")}
         return {key: value for key, value in asdict(self).items() if key not in places}
 
+    def named_files(self) -> dict[str, Any]:
+        """The fields that name a file or folder and are set."""
+        return {
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if entry.metadata.get("place") and getattr(self, entry.name)
+        }
+
 
 class Method(ABC):
     """A continual anomaly detector as the benchmark compares it: one instance lives through one sequence of tasks.
