@@ -1,14 +1,14 @@
-"""Make EfficientAD's teacher: teach a small network (PDN-S) to describe images as a large one does.
+"""Pretrain EfficientAD's teacher: distil a small network (PDN-S) from a large one.
 
-The large one is any registered backbone. Its features of an image of twice the size, brought to the small one's grid
-and number of channels and standardised channel by channel, are what the small one learns to give. Which images they are
-hardly matters as long as they are many and various; the originals take ImageNet.
+The large network is any registered backbone. Its features of an image of twice the size, resized to the small
+network's grid and number of channels and standardised channel by channel, are the regression target. The images should
+be many and various; the originals take ImageNet.
 
 Published: 60,000 iterations of 16 images, one in ten made grey. The benchmark's paper distils a ResNet-34 (stages 2 and
 3: 384 channels, just as many as the teacher has) with Adam 1e-3 and decay 1e-4; the original a WideResNet-101 with 1e-4
 and 1e-5 and features averaged 3x3. Both are in ``RECIPES``.
 
-A stopped run goes on where it was: what is random is drawn for the iteration, and a position lies beside the result.
+A stopped run resumes from a checkpoint beside the result: everything random is drawn from the number of the iteration.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.bench.teacher_parts import RECIPES, Gallery, Recipe, Target
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.loading import Pixels, find_images
 from dinosaur_ad.methods.efficientad.pdn import build_pdn, build_seeded, channel_statistics, standardise
+from dinosaur_ad.methods.efficientad.teacher_parts import RECIPES, Gallery, Recipe, Target
 from dinosaur_ad.methods.parts.lazy import import_torch
 from dinosaur_ad.methods.parts.photos import to_images
 
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What came of it: ``losses`` are means over :data:`LOG_EVERY` iterations, ``unreadable`` the files passed over."""
+    """A finished pretraining: ``losses`` are means over :data:`LOG_EVERY` iterations, ``unreadable`` counts files."""
 
     path: Path
     description: str
@@ -94,7 +94,7 @@ def _enough_memory(device: str, batch: int) -> Iterator[None]:
 
 
 class _Distillation:
-    """One pretraining on its way."""
+    """The state of one pretraining: network, optimiser, position."""
 
     def __init__(
         self, recipe: Recipe, target: Target, gallery: Gallery, out: Path, device: str, seed: int, say: Say
