@@ -66,6 +66,7 @@ def replace(block: GeneratedBlock, text: str) -> None:
 
 
 def main() -> int:
+    """Check all blocks; with ``--write``, replace those that are out of date."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="replace the blocks that are out of date")
     write = parser.parse_args().write

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dinosaur_ad.bench.cell import Cell
+from dinosaur_ad.bench.cell import CellSpec
 from dinosaur_ad.bench.places import open_place
 from dinosaur_ad.bench.results import CellResult
-from dinosaur_ad.bench.runner import Surroundings, plan
+from dinosaur_ad.bench.runner import RunOptions, plan
 
 TINY_SETTINGS = {"encoder": "tiny-dinov2", "layers": "0+1", "size": "70"}
 SCENARIO = "synthetic-tiny"
@@ -68,17 +68,19 @@ class Fragile(Method):
 """
 
 
-def tiny_cells(methods: tuple[str, ...] = ("dinosaur",), seeds: tuple[int, ...] = (0,), **settings: str) -> list[Cell]:
+def tiny_cells(
+    methods: tuple[str, ...] = ("dinosaur",), seeds: tuple[int, ...] = (0,), **settings: str
+) -> list[CellSpec]:
     """Cells that take a second."""
     return plan(methods, [SCENARIO], seeds, settings={**TINY_SETTINGS, **settings})
 
 
-def around(folder: Path, **changes: Any) -> Surroundings:
+def around(folder: Path, **changes: Any) -> RunOptions:
     """A results folder with a cache of its own beside it."""
-    return replace(Surroundings(str(folder / "results"), cache=folder / "cache", cache_limit=10**8), **changes)
+    return replace(RunOptions(str(folder / "results"), cache=folder / "cache", cache_limit=10**8), **changes)
 
 
-def result_of(where: Surroundings, cell: Cell) -> CellResult:
+def result_of(where: RunOptions, cell: CellSpec) -> CellResult:
     """The stored result of a cell."""
     return CellResult.load(open_place(where.out).below(cell.folder))
 

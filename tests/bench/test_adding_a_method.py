@@ -24,7 +24,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_commands_of_the_page_run(example: Path, tmp_path: Path) -> None:
     commands = re.findall(r"^    (dinosaur bench .*)$", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert len(commands) == 2
+    assert len(commands) == 3
     for command in commands:  # the page's own, with a smaller scenario and without the encoder's minutes
         words = command.replace("brightness,dinosaur", "brightness,brightness:fine")
         words = words.replace("--scenarios synthetic", "--scenarios synthetic-tiny").split()[1:]

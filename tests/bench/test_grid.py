@@ -18,7 +18,7 @@ from dinosaur_ad.bench.grid_scores import cell_scores
 from dinosaur_ad.bench.lessons import lesson, photo
 from dinosaur_ad.bench.metrics import ranked_auroc
 from dinosaur_ad.bench.places import LocalPlace
-from dinosaur_ad.bench.runner import Surroundings
+from dinosaur_ad.bench.runner import RunOptions
 from dinosaur_ad.bench.scenarios import open_scenario
 from dinosaur_ad.cli import main
 from dinosaur_ad.core.pooling import pool
@@ -47,8 +47,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def where(tmp_path: Path, cache: Path) -> Surroundings:
-    return Surroundings(str(tmp_path / "out"), cache=cache)
+def where(tmp_path: Path, cache: Path) -> RunOptions:
+    return RunOptions(str(tmp_path / "out"), cache=cache)
 
 
 def tiny_plan(preset: str = "paper", **changes: Any) -> GridPlan:
@@ -130,7 +130,7 @@ def aurocs_from_scratch(plan: GridPlan, scenario: Scenario, cache: Path, ratio: 
 @pytest.mark.parametrize("at_once", [1024, 3])
 @pytest.mark.parametrize("preset", ["paper", "default"])
 def test_every_cell_is_what_learning_with_its_settings_gives(
-    preset: str, at_once: int, where: Surroundings, monkeypatch: pytest.MonkeyPatch
+    preset: str, at_once: int, where: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (grid_module, dinosaur_module):
         monkeypatch.setattr(module, "LEARN_AT_ONCE", at_once)
@@ -145,7 +145,7 @@ def test_every_cell_is_what_learning_with_its_settings_gives(
         assert part.members == [[2, 2], [4, 4], [8, 8]]
 
 
-def test_the_minimum_makes_cells_repeat_and_can_be_lifted(where: Surroundings, tmp_path: Path) -> None:
+def test_the_minimum_makes_cells_repeat_and_can_be_lifted(where: RunOptions, tmp_path: Path) -> None:
     (kept,) = run_grid(tiny_plan(minimum=4), [SCENARIO], where, quiet).parts
     assert (kept.minimum, kept.members) == (4, [[4, 4], [4, 4], [8, 8]])
     assert kept.repeated == len(RADII)
@@ -162,7 +162,7 @@ def test_the_papers_minimum_hides_the_small_ratios() -> None:
     assert grid.repeated == 2  # 2.5 % repeats 1 % for both radii, 5 % differs for one task
 
 
-def test_torch_gives_the_same_grid(where: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_gives_the_same_grid(where: RunOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
     expected = run_grid(tiny_plan("default"), [SCENARIO], where, quiet)
     # As on a GPU: what is multiplied is a tensor, wherever it lies.
@@ -171,7 +171,7 @@ def test_torch_gives_the_same_grid(where: Surroundings, tmp_path: Path, monkeypa
     assert np.allclose(moved.mean, expected.mean, atol=0.02)  # a rounding may swap two images
 
 
-def test_images_are_encoded_once(where: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_encoded_once(where: RunOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
     encode = DinosaurMethod._encode
 
@@ -188,7 +188,7 @@ def test_images_are_encoded_once(where: Surroundings, tmp_path: Path, monkeypatc
 # --- keeping ---
 
 
-def test_a_finished_scenario_is_not_repeated(where: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_scenario_is_not_repeated(where: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run_grid(tiny_plan(), [SCENARIO], where, quiet)
 
     def fail(*_: Any) -> None:
@@ -214,7 +214,7 @@ def test_a_finished_scenario_is_not_repeated(where: Surroundings, monkeypatch: p
         ({"settings": {"limit": "2"}}, "settings"),
     ],
 )
-def test_a_grid_made_otherwise_is_refused(changes: dict[str, Any], different: str, where: Surroundings) -> None:
+def test_a_grid_made_otherwise_is_refused(changes: dict[str, Any], different: str, where: RunOptions) -> None:
     run_grid(tiny_plan(), [SCENARIO], where, quiet)
     file = Path(where.out) / f"grid-paper-{SCENARIO}.json"
     before = file.read_bytes()
@@ -228,7 +228,7 @@ def test_a_grid_made_otherwise_is_refused(changes: dict[str, Any], different: st
     assert file.read_bytes() == before
 
 
-def test_folders_of_one_name_are_not_taken_for_each_other(where: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_one_name_are_not_taken_for_each_other(where: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = open_scenario(SCENARIO)
     monkeypatch.setattr(grid_module, "open_scenario", lambda name, data, seed: replace(tiny, name=name))
     run_grid(tiny_plan(), ["folder:/a/line"], where, quiet)
@@ -290,13 +290,13 @@ def test_a_single_grid_is_its_own_mean() -> None:
 # --- the command ---
 
 
-def command(where: Surroundings, *more: str) -> list[str]:
+def command(where: RunOptions, *more: str) -> list[str]:
     settings = [text for key, value in TINY.items() for text in ("--set", f"{key}={value}") if key != "encoder"]
     given = ["bench", "grid", "--scenarios", SCENARIO, "--encoder", TINY["encoder"], *settings]
     return [*given, "--out", where.out, "--cache", str(where.cache), *more]
 
 
-def test_the_command_prints_the_grid_beside_the_papers(where: Surroundings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_grid_beside_the_papers(where: RunOptions, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command(where, "--radii", "3", "--ratios", "0.1,0.05", "--minimum", "1")) == 0
     out, err = capsys.readouterr()
     (grid,) = load_grids([where.out])
@@ -333,7 +333,7 @@ def test_the_command_prints_the_grid_beside_the_papers(where: Surroundings, caps
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(
-    more: list[str], sentence: str, where: Surroundings, capsys: pytest.CaptureFixture[str]
+    more: list[str], sentence: str, where: RunOptions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(command(where, *more)) == 2
     out, err = capsys.readouterr()

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from cell_helpers import PLUGIN, SCENARIO, Log, around, assert_equal, tiny_cells
 
-from dinosaur_ad.bench import work_folders
-from dinosaur_ad.bench.checkpoints import Checkpoints
+from dinosaur_ad.bench import checkpoints
+from dinosaur_ad.bench.checkpoints import Checkpoints, work_folder
 from dinosaur_ad.bench.places import LocalPlace, open_place
 from dinosaur_ad.bench.results import find_results
 from dinosaur_ad.bench.runner import load_plugins, plan, run_local
-from dinosaur_ad.bench.work_folders import work_folder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import photo as photo_module
 from dinosaur_ad.methods import unregister
@@ -113,11 +112,11 @@ def test_temporary_folders_of_killed_processes_are_removed_by_the_next(
 ) -> None:
     """For results in an object store, which has no folder to put them into."""
     pytest.importorskip("fsspec")
-    monkeypatch.setattr(work_folders.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(checkpoints.tempfile, "tempdir", str(tmp_path))
     place = open_place("memory://leftovers")
     code = (
         "import sys, tempfile, time; tempfile.tempdir = sys.argv[1]\n"
-        "from dinosaur_ad.bench.work_folders import work_folder\n"
+        "from dinosaur_ad.bench.checkpoints import work_folder\n"
         "from dinosaur_ad.bench.places import open_place\n"
         "with work_folder(open_place('memory://leftovers'), 'work') as folder:\n"
         "    (folder / 'half').write_text('half'); print('here', flush=True); time.sleep(60)"

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from dinosaur_ad.bench import ray_engine
-from dinosaur_ad.bench.cell import Cell
+from dinosaur_ad.bench.cell import CellSpec
 from dinosaur_ad.bench.ray_engine import run_ray
 from dinosaur_ad.bench.results import ARRAYS, ERROR, RESULT
-from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
+from dinosaur_ad.bench.runner import RunOptions, load_plugins, plan, run_local
 from dinosaur_ad.bench.suites import SUITES
 from dinosaur_ad.cluster.connection import _Results
 from dinosaur_ad.errors import InputError
@@ -74,8 +74,8 @@ def plugin(tmp_path: Path) -> Iterator[Path]:
     del sys.modules["dinosaur_plugin_untrusted"]
 
 
-def surroundings(folder: Path, name: str, plugins: tuple[Path, ...] = ()) -> Surroundings:
-    return Surroundings(str(folder / name), cache=folder / f"cache-{name}", plugins=plugins)
+def options_for(folder: Path, name: str, plugins: tuple[Path, ...] = ()) -> RunOptions:
+    return RunOptions(str(folder / name), cache=folder / f"cache-{name}", plugins=plugins)
 
 
 def outcome(folder: Path) -> dict[str, dict[str, Any]]:
@@ -91,7 +91,7 @@ def outcome(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def tiny_cells(method: str, seeds: list[int], **changes: str) -> list[Cell]:
+def tiny_cells(method: str, seeds: list[int], **changes: str) -> list[CellSpec]:
     own = {key: value for key, value in SUITES["tiny"].settings.items() if key.startswith(f"{method}.")}
     return plan(
         [method], ["synthetic-tiny"], seeds, settings=own | {f"{method}.{key}": changes[key] for key in changes}
@@ -104,7 +104,7 @@ def test_an_address_where_nobody_answers_is_refused_soon(tmp_path: Path) -> None
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(InputError, match=f"no Ray cluster to be had at '{address}'"):
-            run_ray(tiny_cells("dinosaur", [0]), surroundings(tmp_path, "ray"), print, address=address)
+            run_ray(tiny_cells("dinosaur", [0]), options_for(tmp_path, "ray"), print, address=address)
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ def test_results_are_those_of_a_local_run(cluster: Any, tmp_path: Path) -> None:
     if find_spec("torch"):
         cells += tiny_cells("patchcore", [0])
     lines: list[str] = []
-    done, failed = run_ray(cells, surroundings(tmp_path, "ray"), lines.append)
-    here, _ = run_local(cells, surroundings(tmp_path, "local"), lambda line: None)
+    done, failed = run_ray(cells, options_for(tmp_path, "ray"), lines.append)
+    here, _ = run_local(cells, options_for(tmp_path, "local"), lambda line: None)
 
     assert not failed
     assert [result.name for result in done] == [cell.name for cell in cells] == [result.name for result in here]
@@ -126,7 +126,7 @@ def test_results_are_those_of_a_local_run(cluster: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_done_is_kept_and_never_mixed(cluster: Any, tmp_path: Path) -> None:
-    where = surroundings(tmp_path, "ray")
+    where = options_for(tmp_path, "ray")
     cells = tiny_cells("dinosaur", [0])
     run_local(cells, where, lambda line: None)
     lines: list[str] = []
@@ -141,7 +141,7 @@ def test_what_is_done_is_kept_and_never_mixed(cluster: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize("protocol", ["", "local://"])  # the second goes through fsspec, as an object store would
 def test_a_killed_worker_loses_nothing(cluster: Any, tmp_path: Path, plugin: Path, protocol: str) -> None:
     cells = plan(["fragile"], ["synthetic-tiny"], [0, 1])
-    where = surroundings(tmp_path, "ray", (plugin,))
+    where = options_for(tmp_path, "ray", (plugin,))
     lines: list[str] = []
     done, failed = run_ray(cells, replace(where, out=f"{protocol}{where.out}"), lines.append)
 
@@ -155,7 +155,7 @@ def test_a_killed_worker_loses_nothing(cluster: Any, tmp_path: Path, plugin: Pat
     assert after[:2] == ["resuming after task 1 of 2", "task 2 of 2: learning gear"]
     assert "task 1 of 2: learning fabric" not in after
 
-    run_local(cells, surroundings(tmp_path, "local", (plugin,)), lambda line: None)
+    run_local(cells, options_for(tmp_path, "local", (plugin,)), lambda line: None)
     assert outcome(tmp_path / "ray") == outcome(tmp_path / "local")
 
 
@@ -166,7 +166,7 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(
     (tmp_path / "killed").touch()
     monkeypatch.setattr(ray_engine, "RETRIES", 0)
     cells = plan(["faulty", "doomed", "fragile"], ["synthetic-tiny"], [0])
-    done, failed = run_ray(cells, surroundings(tmp_path, "ray", (plugin,)), lambda line: None)
+    done, failed = run_ray(cells, options_for(tmp_path, "ray", (plugin,)), lambda line: None)
 
     assert [result.method for result in done] == ["fragile"]
     faulty, doomed = failed
@@ -182,7 +182,7 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(
 @pytest.mark.slow
 def test_a_result_that_is_not_shared_is_missed(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cell,) = tiny_cells("dinosaur", [0])
-    where = surroundings(tmp_path, "ray")
+    where = options_for(tmp_path, "ray")
     run_local([cell], where, lambda line: None)
     # What it is like when the worker wrote to a disk of its own.
     monkeypatch.setattr(ray_engine, "RESULT", "result-elsewhere.json")
@@ -196,23 +196,23 @@ def test_more_than_the_cluster_has_is_refused(cluster: Any, tmp_path: Path, monk
     with pytest.raises(
         InputError, match="A cell wants 64 CPU cores and 0 GPUs, and no machine of the Ray cluster has as many"
     ):
-        run_ray(cells, surroundings(tmp_path, "ray"), lambda line: None, cpus=64)
+        run_ray(cells, options_for(tmp_path, "ray"), lambda line: None, cpus=64)
     with pytest.raises(InputError, match="write --device cuda instead of cuda:1"):
-        run_ray(plan(["dinosaur"], ["synthetic-tiny"], [0], device="cuda:1"), surroundings(tmp_path, "ray"), print)
+        run_ray(plan(["dinosaur"], ["synthetic-tiny"], [0], device="cuda:1"), options_for(tmp_path, "ray"), print)
 
 
 def test_missing_data_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     cells = plan(["dinosaur"], [f"folder:{tmp_path / 'nothing'}"], [0])
     with pytest.raises(InputError, match="nothing"):
-        run_ray(cells, surroundings(tmp_path, "ray"), lambda line: None)
+        run_ray(cells, options_for(tmp_path, "ray"), lambda line: None)
 
 
 def test_without_ray_the_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     cells = plan(["dinosaur"], ["synthetic-tiny"], [0])
     with pytest.raises(InputError, match=r"pip install '\.\[ray\]'"):
-        run_ray(cells, surroundings(tmp_path, "ray"), lambda line: None)
+        run_ray(cells, options_for(tmp_path, "ray"), lambda line: None)
 
 
 def test_what_the_threads_of_ray_print_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,13 +15,16 @@ import numpy as np
 import pytest
 from cell_helpers import PLUGIN, SCENARIO, Log, around, assert_equal, result_of, tiny_cells
 
+from dinosaur_ad.bench import runner
 from dinosaur_ad.bench.cell import OtherConfigurationError
 from dinosaur_ad.bench.checkpoints import Checkpoints
 from dinosaur_ad.bench.metrics import ranked_auroc
 from dinosaur_ad.bench.results import CellResult, FailedCell, find_results
-from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local, run_one
+from dinosaur_ad.bench.runner import RunOptions, load_plugins, plan, run_local, run_one
+from dinosaur_ad.bench.scenarios import open_scenario
+from dinosaur_ad.datasets import Scenario
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods import unregister
+from dinosaur_ad.methods import Method, MethodChoice, Workbench, unregister
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def plugin(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Surroundings, CellResult]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunOptions, CellResult]:
     where = around(tmp_path_factory.mktemp("undisturbed"))
     done, failed = run_local(tiny_cells(), where, Log())
     assert not failed
@@ -57,19 +60,19 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr(Checkpoints, "keep", kept)
 
 
-def stop_half_way(monkeypatch: pytest.MonkeyPatch, where: Surroundings) -> None:
+def stop_half_way(monkeypatch: pytest.MonkeyPatch, where: RunOptions) -> None:
     with monkeypatch.context() as patch:
         interrupt_after(patch, rows=1)
         with pytest.raises(Interrupted):
             run_local(tiny_cells(), where, Log())
 
 
-def test_the_result_on_disk_is_the_result(undisturbed: tuple[Surroundings, CellResult]) -> None:
+def test_the_result_on_disk_is_the_result(undisturbed: tuple[RunOptions, CellResult]) -> None:
     where, result = undisturbed
     assert_equal(result_of(where, tiny_cells()[0]), result)
 
 
-def test_every_matrix_can_be_computed_from_the_stored_scores(undisturbed: tuple[Surroundings, CellResult]) -> None:
+def test_every_matrix_can_be_computed_from_the_stored_scores(undisturbed: tuple[RunOptions, CellResult]) -> None:
     result = result_of(undisturbed[0], tiny_cells()[0])
     for column, task in enumerate(result.final):
         assert task.history is not None
@@ -78,13 +81,13 @@ def test_every_matrix_can_be_computed_from_the_stored_scores(undisturbed: tuple[
         np.testing.assert_array_equal(task.history[-1], task.scores)
 
 
-def test_nothing_temporary_is_left(undisturbed: tuple[Surroundings, CellResult]) -> None:
+def test_nothing_temporary_is_left(undisturbed: tuple[RunOptions, CellResult]) -> None:
     where, result = undisturbed
     files = sorted(path.name for path in Path(where.out, result.folder).iterdir())
     assert files == [".lock", "arrays.npz", "cell.json", "result.json"]
 
 
-def test_a_finished_cell_is_only_read(undisturbed: tuple[Surroundings, CellResult]) -> None:
+def test_a_finished_cell_is_only_read(undisturbed: tuple[RunOptions, CellResult]) -> None:
     log = Log()
     done, _ = run_local(tiny_cells(), undisturbed[0], log)
     assert "already done" in log
@@ -92,8 +95,46 @@ def test_a_finished_cell_is_only_read(undisturbed: tuple[Surroundings, CellResul
     assert_equal(done[0], undisturbed[1])
 
 
+def test_a_finished_cell_builds_no_method(
+    undisturbed: tuple[RunOptions, CellResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MethodChoice, "build", lambda *_: pytest.fail("a method was built"))
+    (done,), failed = run_local(tiny_cells(), undisturbed[0], Log())
+    assert not failed
+    assert_equal(done, undisturbed[1])
+
+
+def test_other_weights_of_a_finished_cell_are_refused_where_a_setting_names_a_file(
+    undisturbed: tuple[RunOptions, CellResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = MethodChoice.build
+
+    def other_weights(choice: MethodChoice, workbench: Workbench) -> Method:
+        method = build(choice.with_settings({"weights": ""}), workbench)
+        monkeypatch.setattr(method, "info", lambda: {"weights_sha256": "f" * 64})
+        return method
+
+    monkeypatch.setattr(MethodChoice, "build", other_weights)
+    with pytest.raises(OtherConfigurationError, match="different: weights"):
+        run_local(tiny_cells(weights="other.safetensors"), undisturbed[0], Log())
+
+
+def test_a_scenario_is_built_once_for_all_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    def counting(name: str, data: Path | None, seed: int) -> Scenario:
+        built.append((name, seed))
+        return open_scenario(name, data, seed)
+
+    monkeypatch.setattr(runner, "open_scenario", counting)
+    cells = tiny_cells(("dinosaur", "dinosaur:paper"))
+    done, failed = run_local(cells, around(tmp_path), Log())
+    assert (len(done), failed) == (2, [])
+    assert built == [(SCENARIO, 0)]
+
+
 def test_an_interrupted_cell_goes_on_and_ends_in_the_same_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: tuple[Surroundings, CellResult]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: tuple[RunOptions, CellResult]
 ) -> None:
     where, log = around(tmp_path), Log()
     stop_half_way(monkeypatch, where)
@@ -105,7 +146,7 @@ def test_an_interrupted_cell_goes_on_and_ends_in_the_same_numbers(
 
 @pytest.mark.slow
 def test_kill_9_in_the_middle_of_a_cell_loses_nothing(
-    tmp_path: Path, undisturbed: tuple[Surroundings, CellResult]
+    tmp_path: Path, undisturbed: tuple[RunOptions, CellResult]
 ) -> None:
     where, cell = around(tmp_path), tiny_cells()[0]
     options = ["--set", "encoder=tiny-dinov2", "--set", "layers=0+1", "--set", "size=70"]
@@ -137,7 +178,7 @@ def test_kill_9_in_the_middle_of_a_cell_loses_nothing(
 
 @pytest.mark.parametrize("file", ["state-000/store/store.json", "state-000/manifest.json", "row-000.npz"])
 def test_a_damaged_checkpoint_is_noticed_and_made_again(
-    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: tuple[Surroundings, CellResult]
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: tuple[RunOptions, CellResult]
 ) -> None:
     where, log = around(tmp_path), Log()
     stop_half_way(monkeypatch, where)
@@ -158,7 +199,7 @@ def test_a_missing_state_file_is_noticed(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_results_of_another_configuration_are_refused_and_kept(
-    undisturbed: tuple[Surroundings, CellResult],
+    undisturbed: tuple[RunOptions, CellResult],
 ) -> None:
     where, result = undisturbed
     with pytest.raises(
@@ -244,7 +285,7 @@ def test_a_cache_changes_no_number(tmp_path: Path) -> None:
 
 
 def test_seeds_differ_and_results_in_an_object_store_are_the_same(
-    tmp_path: Path, undisturbed: tuple[Surroundings, CellResult]
+    tmp_path: Path, undisturbed: tuple[RunOptions, CellResult]
 ) -> None:
     pytest.importorskip("fsspec")
     address = f"memory://bench-{time.time_ns()}"
@@ -255,7 +296,7 @@ def test_seeds_differ_and_results_in_an_object_store_are_the_same(
     assert_equal(found[0], undisturbed[1])
 
 
-def test_compact_results_keep_what_tables_need(tmp_path: Path, undisturbed: tuple[Surroundings, CellResult]) -> None:
+def test_compact_results_keep_what_tables_need(tmp_path: Path, undisturbed: tuple[RunOptions, CellResult]) -> None:
     from dinosaur_ad.bench.places import open_place
 
     _, result = undisturbed

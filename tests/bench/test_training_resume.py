@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from cell_helpers import SCENARIO, Log, around, assert_equal, result_of
 
-from dinosaur_ad.bench.cell import Cell
+from dinosaur_ad.bench.cell import CellSpec
 from dinosaur_ad.bench.results import CellResult
-from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
+from dinosaur_ad.bench.runner import RunOptions, load_plugins, plan, run_local
 from dinosaur_ad.methods import unregister
 from dinosaur_ad.methods.training import training_loop
 
@@ -100,11 +100,11 @@ class Weak(Method):
 RUN = """
 import sys
 from pathlib import Path
-from dinosaur_ad.bench.runner import Surroundings, load_plugins, plan, run_local
+from dinosaur_ad.bench.runner import RunOptions, load_plugins, plan, run_local
 from dinosaur_ad.methods.training import training_loop
 training_loop.SAVE_SHARE = float("inf")  # a checkpoint after every epoch, however short
 out, cache, plugin, trouble = sys.argv[1:]
-where = Surroundings(out, cache=Path(cache), plugins=(Path(plugin),))
+where = RunOptions(out, cache=Path(cache), plugins=(Path(plugin),))
 load_plugins(where.plugins)
 run_local(plan(["weak"], ["synthetic-tiny"], [0], settings={"trouble": trouble}), where, print)
 """
@@ -139,11 +139,11 @@ def undisturbed(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> CellR
     return done
 
 
-def cell(trouble: str = "none") -> Cell:
+def cell(trouble: str = "none") -> CellSpec:
     return plan(["weak"], [SCENARIO], [0], settings={"trouble": trouble})[0]
 
 
-def scratch(where: Surroundings) -> Path:
+def scratch(where: RunOptions) -> Path:
     return Path(where.out, cell().folder, "partial", "scratch")
 
 
@@ -153,7 +153,7 @@ def assert_same(result: CellResult, undisturbed: CellResult) -> None:
     assert_equal(result, undisturbed)
 
 
-def stop(trouble: str, where: Surroundings) -> None:
+def stop(trouble: str, where: RunOptions) -> None:
     if trouble == "interrupt":
         with pytest.raises(KeyboardInterrupt):
             run_local([cell(trouble)], where, Log())

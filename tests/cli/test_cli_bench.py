@@ -105,7 +105,9 @@ class TestRun:
         out = tmp_path / "out"
         assert run_quick(out) == 0
         assert run_quick(out, "--set", "encoder=resnet1000") == 2
-        assert "There is no encoder 'resnet1000'; choose one of: " in capsys.readouterr().out
+        assert "another configuration (different: settings encoder)" in capsys.readouterr().err
+        assert run_quick(out, "--set", f"weights={tmp_path / 'missing.safetensors'}") == 2
+        assert "missing.safetensors" in capsys.readouterr().out
         assert not (out / CELL / "error.json").exists()
 
     def test_part_of_a_dataset_is_run_and_said(self, capsys: Capture, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_teacher_is_made_and_said_to_be_what_it_is(
 ) -> None:
     from dataclasses import replace
 
-    from dinosaur_ad.bench.teacher_parts import RECIPES
+    from dinosaur_ad.methods.efficientad.teacher_parts import RECIPES
 
     monkeypatch.setitem(RECIPES, "paper", replace(RECIPES["paper"], batch=2, size=64))
     out = tmp_path / "teacher.safetensors"

@@ -11,10 +11,10 @@ from efficientad_helpers import LESSONS, folder_of_images, tiny, torch
 from plates import PLATES
 from safetensors.torch import load_file, save_file
 
-from dinosaur_ad.bench import teacher as teaching
-from dinosaur_ad.bench.teacher import Pretrained, Recipe, pretrain_teacher
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods import Lesson, Photo, Workbench, get_method
+from dinosaur_ad.methods.efficientad import teacher_training as teaching
+from dinosaur_ad.methods.efficientad.teacher_training import Pretrained, Recipe, pretrain_teacher
 
 SMALL = Recipe(iterations=12, batch=3, size=64, channels=8, widths=(8, 8), measured=5, rate=1e-2)
 
@@ -66,7 +66,7 @@ def test_pretraining_lowers_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_stopped_pretraining_goes_on_to_the_same_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = make(tmp_path, name="whole")
-    step, done = teaching._Training._step, []
+    step, done = teaching._Distillation._step, []
 
     def stop_at_seven(self: Any, *batch: Any) -> None:
         if len(done) == 7:
@@ -75,11 +75,11 @@ def test_a_stopped_pretraining_goes_on_to_the_same_teacher(tmp_path: Path, monke
         step(self, *batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(teaching._Training, "_step", stop_at_seven)
+        patch.setattr(teaching._Distillation, "_step", stop_at_seven)
         with pytest.raises(KeyboardInterrupt):
             make(tmp_path, name="halved")
     counted = []
-    monkeypatch.setattr(teaching._Training, "_step", lambda self, *batch: (counted.append(1), step(self, *batch)))
+    monkeypatch.setattr(teaching._Distillation, "_step", lambda self, *batch: (counted.append(1), step(self, *batch)))
     halved = make(tmp_path, name="halved")
     assert len(counted) == 5
     one, other = load_file(whole.path), load_file(halved.path)
@@ -92,7 +92,7 @@ def test_a_half_made_teacher_of_other_settings_is_not_touched(tmp_path: Path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(teaching._Training, "_step", fail)
+        patch.setattr(teaching._Distillation, "_step", fail)
         with pytest.raises(KeyboardInterrupt):
             make(tmp_path)
     with pytest.raises(InputError, match="half-made teacher of other settings"):

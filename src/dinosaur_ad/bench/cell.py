@@ -1,8 +1,8 @@
-"""One cell of the benchmark: a method lives through a scenario, and everything it says is written down.
+"""One cell of the benchmark: a method learns the tasks of a scenario in turn and is tested after each.
 
 After every task the method scores the test images of all tasks, learned or not: one row of the T x T matrix. The row
-and the method's state are on disk before the next task begins, so a killed cell goes on where it was and ends in the
-same numbers. Within a task, a method that trains keeps its own position in the scratch folder it is given.
+and the method's state are on disk before the next task begins, so a killed cell resumes and ends in the same numbers.
+Within a task, a method that trains writes checkpoints of its own to the scratch folder it is given.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.checkpoints import Checkpoints, clear_scratch, scratch_folder
+from dinosaur_ad.bench.checkpoints import Checkpoints, MatrixRow, clear_scratch, scratch_folder
 from dinosaur_ad.bench.environment import environment, peak_device_bytes, peak_memory_bytes
 from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum, test_photos
 from dinosaur_ad.bench.metrics import ranked_auroc, task_tally, train_threshold
 from dinosaur_ad.bench.places import Place
 from dinosaur_ad.bench.publish import by_one_revision, refuse_unpublishable
-from dinosaur_ad.bench.result_rows import Row
 from dinosaur_ad.bench.results import FORMAT, RESULT, CellResult, TaskScores, cell_folder
 from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.errors import InputError
@@ -39,7 +38,7 @@ class OtherConfigurationError(InputError):
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellSpec:
     """What is to be run: one method with its settings, one scenario, one seed, on one kind of device."""
 
     choice: MethodChoice
@@ -49,7 +48,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Method, scenario and seed, for messages."""
         return f"{self.choice.name} on {self.scenario}, seed {self.seed}"
 
     @property
@@ -59,29 +58,49 @@ class Cell:
 
 
 def run_cell(
-    cell: Cell, scenario: Scenario, place: Place, *, cache: Cache | None = None, say: Say = print, publish: bool = False
+    cell: CellSpec,
+    scenario: Scenario,
+    place: Place,
+    *,
+    cache: Cache | None = None,
+    say: Say = print,
+    publish: bool = False,
 ) -> CellResult:
-    """Run a cell to its end, or on from where it was stopped; a finished one is only read.
+    """Run a cell to its end, or resume it where it was stopped; the result of a finished one is only read.
 
-    With ``publish`` it is refused unless all of it is from one exact revision, and the result says that it is.
+    The method of a finished cell is built only if a setting names a file (of weights, say) that could be another one
+    now. With ``publish`` a cell is refused unless all of it is from one exact revision, and the result says so.
     """
     if publish:
         refuse_unpublishable(place)
+    identity = _identity(cell, scenario)
+    stored = _refuse_other(place, identity)
+    finished = place.has(RESULT)
+    if finished and not cell.choice.config.named_files():
+        return _finished(place, say)
     with scratch_folder(place) as scratch:
         method = cell.choice.build(Workbench(cell.seed, cell.device, cache or NoCache(), scratch, say))
-        _refuse_other(place, _identity(cell, scenario, method))
-        if place.has(RESULT):
-            say("already done")
-            result = CellResult.load(place)
-            Checkpoints(place).clear()  # a run that was killed after its result was written has left them
-            return result
-        return _live(cell, scenario, place, method, scratch, say, publish=publish)
+        identity["weights"] = method.info().get("weights_sha256")
+        if stored is None:
+            place.write(CELL, json.dumps(identity, indent=1).encode())
+        else:
+            _refuse_differences(place, stored, identity)
+        if finished:
+            return _finished(place, say)
+        return _run_tasks(cell, scenario, place, method, scratch, say, publish=publish)
 
 
-def _live(
-    cell: Cell, scenario: Scenario, place: Place, method: Method, scratch: Path, say: Say, *, publish: bool
+def _finished(place: Place, say: Say) -> CellResult:
+    say("already done")
+    result = CellResult.load(place)
+    Checkpoints(place).clear()  # a run that was killed after its result was written has left them
+    return result
+
+
+def _run_tasks(
+    cell: CellSpec, scenario: Scenario, place: Place, method: Method, scratch: Path, say: Say, *, publish: bool
 ) -> CellResult:
-    """Learn and test the tasks that are not done yet, and write down the result."""
+    """Learn and test the tasks that are not done yet, and write the result."""
     checkpoints = Checkpoints(place)
     rows = checkpoints.resume(method, scenario.tasks, say)
     if rows:
@@ -103,8 +122,8 @@ def _live(
     return result
 
 
-def _identity(cell: Cell, scenario: Scenario, method: Method) -> dict[str, Any]:
-    """All that decides the numbers; a folder holds results of one identity only."""
+def _identity(cell: CellSpec, scenario: Scenario) -> dict[str, Any]:
+    """All that decides the numbers, but for the hash of the weights; a folder holds results of one identity only."""
     return {
         "format": FORMAT,
         "method": cell.choice.name,
@@ -112,13 +131,12 @@ def _identity(cell: Cell, scenario: Scenario, method: Method) -> dict[str, Any]:
         "scenario": cell.scenario,
         "seed": cell.seed,
         "device": cell.device,
-        "weights": method.info().get("weights_sha256"),
         "data": [task_checksum(task) for task in scenario.tasks],
     }
 
 
-def _refuse_other(place: Place, identity: dict[str, Any]) -> None:
-    document = json.loads(json.dumps(identity))
+def _refuse_other(place: Place, identity: dict[str, Any]) -> dict[str, Any] | None:
+    """The identity that is stored at ``place``, None if nothing is; refused where it differs."""
     try:
         stored = read_document(place.read(CELL, LARGEST_DOCUMENT))
     except FileNotFoundError:
@@ -126,11 +144,15 @@ def _refuse_other(place: Place, identity: dict[str, Any]) -> None:
             raise OtherConfigurationError(
                 f"'{place}' holds a packed result, which does not say all that made it; choose another --out."
             ) from None
-        place.write(CELL, json.dumps(identity, indent=1).encode())
-        return
+        return None
     except (ValueError, OSError) as error:
         raise InputError(f"'{place}/{CELL}' is damaged; remove that folder and run the cell again.") from error
-    different = _differences(stored, document)
+    _refuse_differences(place, stored, identity | {"weights": stored.get("weights")})
+    return stored
+
+
+def _refuse_differences(place: Place, stored: dict[str, Any], identity: dict[str, Any]) -> None:
+    different = _differences(stored, json.loads(json.dumps(identity)))
     if different:
         raise OtherConfigurationError(
             f"'{place}' holds a result of another configuration (different: {', '.join(different)}); results are not "
@@ -139,7 +161,7 @@ def _refuse_other(place: Place, identity: dict[str, Any]) -> None:
 
 
 def _differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
-    """What two configurations do not share, by name; of settings, which."""
+    """The keys in which two configurations differ; of settings, which of them."""
     different = sorted(key for key in {**stored, **asked} if stored.get(key) != asked.get(key))
     if "settings" in different:
         before, now = stored.get("settings"), asked.get("settings")
@@ -148,7 +170,7 @@ def _differences(stored: dict[str, Any], asked: dict[str, Any]) -> list[str]:
     return different
 
 
-def _learn_and_test(cell: Cell, scenario: Scenario, method: Method, index: int, say: Say) -> Row:
+def _learn_and_test(cell: CellSpec, scenario: Scenario, method: Method, index: int, say: Say) -> MatrixRow:
     """Teach task ``index``, then score everything: the training images of the tasks learned, the test images of all."""
     total = len(scenario.tasks)
     say(f"task {index + 1} of {total}: learning {scenario.tasks[index].name}")
@@ -176,11 +198,11 @@ def _learn_and_test(cell: Cell, scenario: Scenario, method: Method, index: int, 
         "thresholds": thresholds,
         "environment": environment(cell.device),
     }
-    return Row(arrays, notes)
+    return MatrixRow(arrays, notes)
 
 
 def _test(
-    cell: Cell, scenario: Scenario, method: Method, column: int, *, learned: bool, with_maps: bool
+    cell: CellSpec, scenario: Scenario, method: Method, column: int, *, learned: bool, with_maps: bool
 ) -> dict[str, NDArray[Any]]:
     """The scores of one task's test images in the order of the dataset, whatever order the method saw them in."""
     task = scenario.tasks[column]
@@ -205,10 +227,10 @@ def _unshuffled(values: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _check(scores: Scores, count: int, method: Method, name: str) -> None:
-    """Refuse an answer that does not fit the question: better an error than a wrong table."""
+    """Refuse scores, maps or routes of the wrong shape: better an error than a wrong table."""
     if scores.image.shape != (count,):
         raise InputError(
-            f"{name} gave scores of shape {scores.image.shape} for {count} images; one a image is expected."
+            f"{name} gave scores of shape {scores.image.shape} for {count} images; one an image is expected."
         )
     if (scores.maps is not None) != method.has_maps or (scores.maps is not None and len(scores.maps) != count):
         raise InputError(f"{name} declares has_maps={method.has_maps}, but its maps do not agree; correct the method.")
@@ -219,7 +241,7 @@ def _check(scores: Scores, count: int, method: Method, name: str) -> None:
 # --- from rows to the result ---
 
 
-def _result(cell: Cell, scenario: Scenario, method: Method, rows: Sequence[Row]) -> CellResult:
+def _result(cell: CellSpec, scenario: Scenario, method: Method, rows: Sequence[MatrixRow]) -> CellResult:
     parameters = method.parameters()
     ranked = [
         [ranked_auroc(row.arrays[f"{column}/scores"], _labels(task)) for column, task in enumerate(scenario.tasks)]
@@ -274,7 +296,7 @@ def _about(task: Task) -> dict[str, Any]:
     }
 
 
-def _oracle(scenario: Scenario, rows: Sequence[Row]) -> NDArray[np.float64]:
+def _oracle(scenario: Scenario, rows: Sequence[MatrixRow]) -> NDArray[np.float64]:
     """AUROC with the true task given; undefined before it is learned."""
     matrix = np.full((len(rows), len(rows)), np.nan)
     for index, row in enumerate(rows):
@@ -283,7 +305,7 @@ def _oracle(scenario: Scenario, rows: Sequence[Row]) -> NDArray[np.float64]:
     return matrix
 
 
-def _routing(scenario: Scenario, rows: Sequence[Row]) -> NDArray[np.float64]:
+def _routing(scenario: Scenario, rows: Sequence[MatrixRow]) -> NDArray[np.float64]:
     """The share of images taken for their own task; undefined before it is learned."""
     matrix = np.full((len(rows), len(rows)), np.nan)
     for index, row in enumerate(rows):
@@ -292,7 +314,7 @@ def _routing(scenario: Scenario, rows: Sequence[Row]) -> NDArray[np.float64]:
     return matrix
 
 
-def _pixel(scenario: Scenario, row: Row) -> list[dict[str, float]]:
+def _pixel(scenario: Scenario, row: MatrixRow) -> list[dict[str, float]]:
     """Localisation by the final model: pooled over a task's pixels at 224 px, AU-sPRO at each image's own size."""
     measured = []
     for column, task in enumerate(scenario.tasks):
@@ -315,7 +337,7 @@ def _saturated(map_NHW: NDArray[np.float32], task: Task) -> dict[str, float]:
     return found | ({"au_spro": float(np.mean(list(found.values())))} if found else {})
 
 
-def _final(task: Task, column: int, rows: Sequence[Row]) -> TaskScores:
+def _final(task: Task, column: int, rows: Sequence[MatrixRow]) -> TaskScores:
     last = rows[-1].arrays
     return TaskScores(
         labels=_labels(task),

@@ -1,7 +1,6 @@
-"""Results are data that may come from strangers: what each of their fields must be before anything is done with it.
+"""Validation of stored results, which may come from strangers: every field is checked before it is used.
 
-Every check raises ValueError with a few words; whoever reads the file makes the sentence that names it. Values are
-never echoed whole.
+Every check raises ValueError with a few words; the caller adds which file it was. Values are never printed whole.
 """
 
 from __future__ import annotations
@@ -9,17 +8,17 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import re
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
-
-from dinosaur_ad.bench.relative_names import relative_parts
 
 FOLDER = "folder:"
 LARGEST_DOCUMENT = 64 * 2**20
@@ -89,31 +88,47 @@ def manifest(content: bytes) -> dict[str, str]:
 # --- names ---
 
 
+def relative_parts(name: str) -> tuple[str, ...]:
+    """The parts of a relative file name such as ``rows/03.npz``.
+
+    >>> relative_parts("rows/03.npz")
+    ('rows', '03.npz')
+
+    :raises ValueError: the name could lead out of the folder it is used in, or be none at all.
+    """
+    parts = tuple(name.split("/"))
+    strange = "\\" in name or (os.name == "nt" and ":" in name) or not name.isprintable()
+    if strange or any(part in ("", ".", "..") for part in parts) or len(name) > 1000:
+        shown = name if len(name) <= 60 else f"{name[:60]}…"
+        raise ValueError(f"{shown!r} is no plain relative name")
+    return parts
+
+
 def method_name(value: Any) -> str:
     """A method, or one with its variant: ``dinosaur:paper``."""
-    text = _text(value)
-    base, colon, variant = text.partition(":")
+    name = text(value)
+    base, colon, variant = name.partition(":")
     if not _NAME.fullmatch(base) or (colon and not _NAME.fullmatch(variant)):
-        raise ValueError(f"{text[:60]!r} is no name of a method")
-    return text
+        raise ValueError(f"{name[:60]!r} is no name of a method")
+    return name
 
 
 def scenario_name(value: Any) -> str:
     """A scenario, or a folder of the user's: ``folder:photos/line 3``."""
-    text = _text(value)
-    if text.startswith(FOLDER) and text.isprintable() and len(text) <= 4096:
-        return text
-    if not _NAME.fullmatch(text):
-        raise ValueError(f"{text[:60]!r} is no name of a scenario")
-    return text
+    name = text(value)
+    if name.startswith(FOLDER) and name.isprintable() and len(name) <= 4096:
+        return name
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:60]!r} is no name of a scenario")
+    return name
 
 
 def plain_name(value: Any) -> str:
     """One word that can be part of a file's name, such as that of a preset."""
-    text = _text(value)
-    if not _NAME.fullmatch(text):
-        raise ValueError(f"{text[:60]!r} is no name")
-    return text
+    name = text(value)
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:60]!r} is no name")
+    return name
 
 
 def names_a_cell(document: Mapping[str, Any]) -> tuple[str, str, int]:
@@ -124,15 +139,11 @@ def names_a_cell(document: Mapping[str, Any]) -> tuple[str, str, int]:
 # --- values ---
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """A string of at most ``LONGEST`` characters."""
     if not isinstance(value, str) or len(value) > LONGEST:
         raise ValueError(f"{_kind(value)} stands where a text was expected")
     return value
-
-
-def text(value: Any) -> str:
-    """A text of bearable length."""
-    return _text(value)
 
 
 def whole(value: Any) -> int:
@@ -236,3 +247,73 @@ def _refuse_depth(value: Any, left: int) -> None:
     for child in children:
         if isinstance(child, (dict, list)):
             _refuse_depth(child, left - 1)
+
+
+# --- a whole result: result.json and arrays.npz ---
+
+Check = Callable[[Any], Any]
+
+_TASK: Mapping[str, Check] = {
+    "name": text, "train": whole, "held_out": whole, "test_normal": whole, "test_anomalous": whole, "checksum": text,
+}  # fmt: skip
+_ROW: Mapping[str, Check] = {
+    "task": text, "learn_seconds": number, "score_seconds": number, "images_scored": whole, "storage_bytes": whole,
+    "peak_memory_bytes": maybe(whole), "peak_device_bytes": maybe(whole),
+}  # fmt: skip
+
+
+def check_document(document: Mapping[str, Any]) -> None:
+    """Every field of a result's JSON; ValueError or KeyError says which is not what it must be."""
+    names_a_cell(document)
+    tasks = listed(document["tasks"], partial(record, fields=_TASK))
+    count = len(tasks)
+    if not 0 < count <= MOST_TASKS or len({task["name"] for task in tasks}) < count:
+        raise ValueError(f"it has {count} tasks, or two of one name")
+    share = partial(square, side=count, low=0.0, high=1.0)
+    fields: dict[str, Check] = {
+        "summary": text,
+        "settings": record,
+        "info": record,
+        "parameters": partial(record, fields={"total": whole, "trainable": whole}),
+        "scenario_info": record,
+        "pixel": maybe(partial(listed, check=_measured, count=count)),
+        "rows": partial(listed, check=partial(record, fields=_ROW), count=count),
+        "environments": partial(listed, check=record),
+        "auroc": share,
+        "nan_scores": partial(listed, check=partial(listed, check=whole, count=count), count=count),
+        "thresholds": partial(square, side=count),
+        "oracle_auroc": maybe(share),
+        "routing": maybe(share),
+    }
+    record(document, fields)
+    if not isinstance(document.get("published", False), bool):
+        raise ValueError("published: true or false was expected")
+
+
+def check_arrays(arrays: Mapping[str, NDArray[Any]], index: int, tasks: list[dict[str, Any]]) -> None:
+    """The arrays of one task; ValueError or KeyError says what is wrong with them."""
+    count = tasks[index]["test_normal"] + tasks[index]["test_anomalous"]
+    labels = indices(arrays[f"{index}/labels"], count, 2)
+    if int(labels.sum()) != tasks[index]["test_anomalous"]:
+        raise ValueError(f"the labels of task {index + 1} are not as many as it says")
+    names = array(arrays[f"{index}/kind_names"], "U", None)
+    indices(arrays[f"{index}/kinds"], count, len(names))
+    array(arrays[f"{index}/scores"], "f", count)
+    optional: dict[str, Callable[[NDArray[Any]], Any]] = {
+        "oracle": lambda found: array(found, "f", count),
+        "routes": lambda found: indices(found, count, len(tasks)),
+        "own_thresholds": lambda found: array(found, "f", count),
+        "history": lambda found: array(found, "f", len(tasks), count),
+        "names": lambda found: array(found, "U", count),
+        "maps": lambda found: array(found, "f", count, None, None),
+    }
+    for name, check in optional.items():
+        if f"{index}/{name}" in arrays:
+            check(arrays[f"{index}/{name}"])
+
+
+def _measured(value: Any) -> dict[str, Any]:
+    """Metrics by name, null for what is undefined."""
+    for each in record(value).values():
+        maybe(number)(each)
+    return record(value)

@@ -27,7 +27,7 @@ from dinosaur_ad.bench.grid_scores import cell_scores
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum
 from dinosaur_ad.bench.metrics import ranked_auroc
 from dinosaur_ad.bench.places import Place, open_place
-from dinosaur_ad.bench.runner import Surroundings
+from dinosaur_ad.bench.runner import RunOptions
 from dinosaur_ad.bench.scenarios import open_scenario
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.coreset import coreset_size
@@ -112,7 +112,7 @@ def _check_axes(ratios: Sequence[float], radii: Sequence[int], minimum: int | No
 # --- running ---
 
 
-def run_grid(plan: GridPlan, scenarios: Sequence[str], where: Surroundings, say: Say) -> GridResult:
+def run_grid(plan: GridPlan, scenarios: Sequence[str], where: RunOptions, say: Say) -> GridResult:
     """Measure the grid on every scenario; each is written down when it is finished, and then not repeated.
 
     :raises InputError: data that is not there, before any work begins.

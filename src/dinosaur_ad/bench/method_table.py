@@ -159,26 +159,33 @@ def just_learned(cell: CellResult) -> float:
 
 def training_length(row: MethodRow) -> str:
     """How many steps a task was trained for, of how many images each, and their share of the variant's own schedule."""
+    settings, config = row.first.settings, row.spec.variants.get(row.variant)
+    records = _records(row.first)
     made, usual = [], []
-    config = row.spec.variants.get(row.variant)
     for task in row.first.tasks:
-        record = _records(row.first).get(task["name"], {})
-        epochs = record.get("epochs", len(record.get("loss", ())))
-        images = record.get("images", task["train"])
+        record = records.get(str(task["name"]), {})
+        losses = record.get("loss")
+        epochs = _count(record.get("epochs")) or (len(losses) if isinstance(losses, list) else 0)
+        images = _count(record.get("images")) or task["train"]
         if epochs:
-            made.append(_steps(row.first.settings | {"epochs": epochs}, images))
+            made.append(_steps(settings | {"epochs": epochs}, images))
             usual.append(_steps(config.identity(), images) if config else 0)
     if not made:
         return "not trained"
     percent = 100 * sum(made) / sum(usual) if all(usual) else 100
-    share = f", {percent:.{0 if percent >= 10 else 1}f} % of its schedule" if made != usual else ""
-    return f"{_range(made)} of {row.first.settings.get('batch', '?')} images{share}"
+    share = f", {percent:.{0 if percent >= 10 else 1}f} % of its schedule" if made != usual and all(usual) else ""
+    return f"{_range(made)} of {_count(settings.get('batch')) or '?'} images{share}"
 
 
 def _steps(settings: Mapping[str, Any], images: int) -> int:
-    """Steps for so many images; ``steps``, where a method has that setting, is the most."""
-    steps = int(settings["epochs"]) * math.ceil(images / settings.get("batch", images))
-    return min(steps, settings.get("steps") or steps)
+    """Steps of a training on so many images, 0 if it cannot be told; a setting ``steps`` is the upper limit."""
+    steps = _count(settings.get("epochs")) * math.ceil(images / (_count(settings.get("batch")) or images or 1))
+    return min(steps, _count(settings.get("steps")) or steps)
+
+
+def _count(value: Any) -> int:
+    """A positive whole number of a stored result, which may hold anything; 0 for everything else."""
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _records(cell: CellResult) -> dict[str, Mapping[str, Any]]:

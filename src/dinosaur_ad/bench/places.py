@@ -14,9 +14,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from dinosaur_ad._atomic import TEMPORARY, write_atomic
+from dinosaur_ad._atomic import TEMPORARY, make_folder, move_atomic, write_atomic
 from dinosaur_ad._plain import read_plain
-from dinosaur_ad.bench.relative_names import relative_parts
+from dinosaur_ad.bench.foreign_results import relative_parts
 from dinosaur_ad.errors import InputError, install_advice
 
 LARGEST_FILE = 4 * 2**30
@@ -36,6 +36,13 @@ class Place(ABC):
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
         """Make or replace a file, whole or not at all."""
+
+    def take_folder(self, folder: Path, name: str) -> None:
+        """Put a local folder here under that name, in place of one that is there; ``folder`` may be moved."""
+        self.remove(name)
+        below = self.below(name)
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            below.write(path.relative_to(folder).as_posix(), path.read_bytes())
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -101,6 +108,17 @@ class LocalPlace(Place):
     def write(self, name: str, content: bytes) -> None:
         """Write, wait for the disk, then rename."""
         write_atomic(self.path(name), content)
+
+    def take_folder(self, folder: Path, name: str) -> None:
+        """Wait until the files are on the disk, then rename the folder; it must be on the same disk."""
+        for path in folder.rglob("*"):
+            if path.is_file():
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())
+        target = self.path(name)
+        self.remove(name)
+        make_folder(target.parent)
+        move_atomic(folder, target)
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dinosaur_ad.bench.checkpoints import MatrixRow
 from dinosaur_ad.bench.environment import exact_revision
 from dinosaur_ad.bench.places import Place
-from dinosaur_ad.bench.result_rows import Row
 from dinosaur_ad.bench.results import PARTIAL, RESULT, CellResult
 from dinosaur_ad.errors import InputError
 
@@ -51,7 +51,7 @@ def by_one_revision(environments: Iterable[Mapping[str, Any]]) -> bool:
 def _recorded(place: Place, name: str) -> str | None:
     """The revision a row was made by, "unknown" if it says none; None for a damaged row, which is made again."""
     try:
-        made_with = Row.decode(place.read(name)).notes.get("environment")
+        made_with = MatrixRow.decode(place.read(name)).notes.get("environment")
     except (ValueError, OSError):
         return None
     found = made_with.get("revision") if isinstance(made_with, dict) else None

@@ -5,7 +5,7 @@ final model image by image. A full result also has the scores after every earlie
 compact form, small enough to commit, has not.
 
 Results are exchanged, so what is read may come from a stranger: all of it is checked before it is used (see
-:mod:`~dinosaur_ad.bench.checked`), and it must lie in the folder that its method, scenario and seed have.
+:mod:`~dinosaur_ad.bench.foreign_results`), and it must lie in the folder that its method, scenario and seed have.
 """
 
 from __future__ import annotations
@@ -21,8 +21,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bench.checked import check_arrays, check_document
-from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, names_a_cell, read_arrays, read_document, text
+from dinosaur_ad.bench.foreign_results import (
+    LARGEST_DOCUMENT,
+    check_arrays,
+    check_document,
+    names_a_cell,
+    read_arrays,
+    read_document,
+    text,
+)
 from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.errors import InputError
 

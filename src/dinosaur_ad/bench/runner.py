@@ -1,4 +1,4 @@
-"""Cells one after another, on this machine. One that fails is written down as failed, and the others go on."""
+"""Run cells one after another on this machine. A cell that fails is recorded as failed, and the others are run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from pathlib import Path
 import filelock
 
 from dinosaur_ad.bench.cache import DEFAULT_LIMIT, GPU_MEMORY, DiskCache
-from dinosaur_ad.bench.cell import Cell, OtherConfigurationError, run_cell
+from dinosaur_ad.bench.cell import CellSpec, OtherConfigurationError, run_cell
 from dinosaur_ad.bench.environment import git_revision
 from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.bench.results import ERROR, RESULT, CellResult, FailedCell
-from dinosaur_ad.bench.scenarios import open_scenario
+from dinosaur_ad.bench.scenarios import open_scenario, what_is_partial
+from dinosaur_ad.datasets.tasks import Scenario
 from dinosaur_ad.encoders.weights.local import cache_home
 from dinosaur_ad.errors import DinosaurError, InputError, install_command
 from dinosaur_ad.methods import choose_methods
 
 Say = Callable[[str], None]
-# Seconds between two lines about how far encoding has come.
-PATIENCE = 5.0
+# Seconds between two lines of progress while images are encoded.
+PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """Where a run reads and writes. Nothing here changes a number."""
+class RunOptions:
+    """Where a run reads and writes, and whether it is for publication. Nothing here changes a number."""
 
     out: str
     data: Path | None = None
@@ -47,7 +48,7 @@ def plan(
     *,
     settings: Mapping[str, str] | None = None,
     device: str = "cpu",
-) -> list[Cell]:
+) -> list[CellSpec]:
     """Every method on every scenario with every seed; wrong names and settings are refused here, before any work."""
     choices = choose_methods(methods, settings or {})
     for what, given in (("scenario", scenarios), ("seed", seeds)):
@@ -55,7 +56,7 @@ def plan(
             raise InputError(f"Give at least one {what} and name each once, got '{','.join(map(str, given))}'.")
     if min(seeds) < 0:
         raise InputError(f"A seed of {min(seeds)} is not possible; give 0 or more.")
-    cells = [Cell(choice, scenario, seed, device) for scenario in scenarios for choice in choices for seed in seeds]
+    cells = [CellSpec(choice, scenario, seed, device) for scenario in scenarios for choice in choices for seed in seeds]
     if len({cell.folder for cell in cells}) < len(cells):
         raise InputError(
             f"Two of the folders in '{','.join(scenarios)}' have the same name, and so would their results; run them "
@@ -64,15 +65,15 @@ def plan(
     return cells
 
 
-def run_local(cells: Sequence[Cell], where: Surroundings, say: Say) -> tuple[list[CellResult], list[FailedCell]]:
-    """Run all cells in turn. Data or packages that are not there are refused before the first one begins."""
+def run_local(cells: Sequence[CellSpec], where: RunOptions, say: Say) -> tuple[list[CellResult], list[FailedCell]]:
+    """Run all cells in turn. Missing data or packages are refused before the first one begins."""
     refuse_missing(cells)
-    for cell in cells:
-        open_scenario(cell.scenario, where.data, cell.seed)
+    opened = open_scenarios(cells, where.data, say)
     done: list[CellResult] = []
     failed: list[FailedCell] = []
     for number, cell in enumerate(cells, start=1):
-        outcome = run_one(cell, where, prefixed(say, f"[{number}/{len(cells)}] {cell.name}"))
+        report = prefixed(say, f"[{number}/{len(cells)}] {cell.name}")
+        outcome = run_one(cell, where, report, scenario=opened[cell.scenario, cell.seed])
         if isinstance(outcome, CellResult):
             done.append(outcome)
         else:
@@ -80,24 +81,38 @@ def run_local(cells: Sequence[Cell], where: Surroundings, say: Say) -> tuple[lis
     return done, failed
 
 
-def run_one(cell: Cell, where: Surroundings, say: Say, *, patience: float = 0.0) -> CellResult | FailedCell:
-    """Run one cell, on whatever machine this is; any error but a wrong configuration becomes its outcome.
+def open_scenarios(cells: Sequence[CellSpec], data: Path | None, say: Say) -> dict[tuple[str, int], Scenario]:
+    """The scenarios of all cells by name and seed, each built once; a dataset that is not complete is reported."""
+    wanted = dict.fromkeys((cell.scenario, cell.seed) for cell in cells)
+    opened = {(name, seed): open_scenario(name, data, seed) for name, seed in wanted}
+    for scenario in {name: scenario for (name, _), scenario in opened.items()}.values():
+        if partial := what_is_partial(scenario, data):
+            say(f"{scenario.name}: {partial}")
+    return opened
 
-    ``patience`` is how many seconds to wait for another process that works on the same cell.
+
+def run_one(
+    cell: CellSpec, where: RunOptions, say: Say, *, scenario: Scenario | None = None, lock_seconds: float = 0.0
+) -> CellResult | FailedCell:
+    """Run one cell on this machine; any error but a wrong configuration becomes its outcome.
+
+    ``scenario`` is built here unless it is given. ``lock_seconds`` is how long to wait for another process that works
+    on the same cell.
     """
     load_plugins(where.plugins)
     place = open_place(where.out).below(cell.folder)
-    with _alone(place, cell, patience):
+    with _locked(place, cell, lock_seconds):
         try:
             refuse_missing([cell])
-            scenario = open_scenario(cell.scenario, where.data, cell.seed)
+            if scenario is None:
+                scenario = open_scenario(cell.scenario, where.data, cell.seed)
             memory = 0 if cell.device == "cpu" else GPU_MEMORY
-            cache = DiskCache(where.cache, where.cache_limit, _patient(say), memory)
+            cache = DiskCache(where.cache, where.cache_limit, _progress(say), memory)
             result = run_cell(cell, scenario, place, cache=cache, say=say, publish=where.publish)
         except OtherConfigurationError:
             raise
         except Exception as error:
-            # Whatever a method does wrong is a finding about that method, and no reason to stop the others.
+            # An error of one method is a result about that method, and no reason to stop the others.
             failure = _failure(cell, error)
             if not place.has(RESULT):  # a finished result, perhaps of other settings, did not fail
                 failure.save(place)
@@ -107,8 +122,8 @@ def run_one(cell: Cell, where: Surroundings, say: Say, *, patience: float = 0.0)
     return result
 
 
-def refuse_missing(cells: Sequence[Cell]) -> None:
-    """Refuse what could only fail after it has computed: packages that are not here, a revision that is none.
+def refuse_missing(cells: Sequence[CellSpec]) -> None:
+    """Refuse what would fail only after computing: missing packages, a source revision that is not a commit.
 
     :raises InputError: it names all that is missing at once.
     """
@@ -121,7 +136,7 @@ def refuse_missing(cells: Sequence[Cell]) -> None:
         )
 
 
-def _needed(cell: Cell) -> Iterator[str]:
+def _needed(cell: CellSpec) -> Iterator[str]:
     method = cell.choice.spec.method
     yield from method.needs
     if method.has_maps:  # pixel metrics tell regions apart with it
@@ -131,7 +146,7 @@ def _needed(cell: Cell) -> Iterator[str]:
 
 
 def prefixed(say: Say, prefix: str) -> Say:
-    """The same voice, saying first which cell it speaks of."""
+    """The same callback with a prefix, the name of a cell, before every line."""
     return lambda text: say(f"{prefix}: {text}")
 
 
@@ -153,7 +168,7 @@ def load_plugins(paths: Sequence[Path]) -> None:
             raise InputError(f"'{path}' could not be loaded ({type(error).__name__}: {error}); correct it.") from error
 
 
-def _failure(cell: Cell, error: Exception) -> FailedCell:
+def _failure(cell: CellSpec, error: Exception) -> FailedCell:
     foreseen = isinstance(error, DinosaurError)
     sentence = str(error) if foreseen else f"{type(error).__name__}: {error}".splitlines()[0]
     details = "" if foreseen else "".join(traceback.format_exception(error))
@@ -161,8 +176,8 @@ def _failure(cell: Cell, error: Exception) -> FailedCell:
 
 
 @contextmanager
-def _alone(place: Place, cell: Cell, patience: float) -> Iterator[None]:
-    """Keep two runs on one disk from writing the same cell; an object store has no locks to offer."""
+def _locked(place: Place, cell: CellSpec, seconds: float) -> Iterator[None]:
+    """Keep two runs on one disk from writing the same cell; an object store has no locks."""
     if not isinstance(place, LocalPlace):
         with nullcontext():
             yield
@@ -170,7 +185,7 @@ def _alone(place: Place, cell: Cell, patience: float) -> Iterator[None]:
     place.path().mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(place.path(".lock"))
     try:
-        lock.acquire(timeout=patience)
+        lock.acquire(timeout=seconds)
     except filelock.Timeout as error:
         raise InputError(
             f"Another run is working on {cell.name} in '{place}'; wait for it, or leave that cell out."
@@ -181,13 +196,13 @@ def _alone(place: Place, cell: Cell, patience: float) -> Iterator[None]:
         lock.release()
 
 
-def _patient(say: Say) -> Callable[[str, int, int], None]:
-    """Progress as a line now and then."""
+def _progress(say: Say) -> Callable[[str, int, int], None]:
+    """A callback that prints a line of progress every few seconds."""
     last = time.monotonic()
 
     def progress(what: str, done: int, total: int) -> None:
         nonlocal last
-        if time.monotonic() - last > PATIENCE:
+        if time.monotonic() - last > PROGRESS_SECONDS:
             last = time.monotonic()
             say(f"{what} {done} of {total} images")
 

@@ -21,14 +21,15 @@ from dinosaur_ad.datasets.synthetic import synthetic_drift_scenario, synthetic_s
 from dinosaur_ad.errors import InputError
 
 __all__ = [
+    "DataStatus",
     "Dataset",
-    "Row",
+    "ScenarioLine",
     "ScenarioSpec",
-    "Status",
     "data_status",
     "describe_table",
     "list_scenarios",
     "open_scenario",
+    "what_is_partial",
 ]
 
 FOLDER_PREFIX = "folder:"
@@ -48,7 +49,7 @@ class ScenarioSpec:
 
 
 @dataclass(frozen=True)
-class Status:
+class DataStatus:
     """Whether a scenario's data is here, and how many ``tasks`` that gives.
 
     ``partial`` means that it runs, on fewer tasks than it should have; data that cannot be run is ``missing``.
@@ -59,7 +60,7 @@ class Status:
     tasks: int = 0
 
 
-class Row(NamedTuple):
+class ScenarioLine(NamedTuple):
     """One line of what ``dinosaur bench list`` shows; ``tasks`` reads like ``10`` or ``5 of 15``."""
 
     name: str
@@ -75,7 +76,7 @@ def list_scenarios() -> dict[str, ScenarioSpec]:
 
 
 def open_scenario(name: str, data: Path | None = None, seed: int = 0) -> Scenario:
-    """The scenario called ``name``, which is also the name it bears.
+    """The scenario called ``name``; its ``name`` field is the same.
 
     :param data: the folder that holds the datasets; without it, the one ``DINOSAUR_DATA`` names.
     :param seed: decides the draws of drift and of synthetic products, never the split of a dataset.
@@ -91,7 +92,7 @@ def open_scenario(name: str, data: Path | None = None, seed: int = 0) -> Scenari
     return replace(spec.build(folder, seed), name=name)
 
 
-def data_status(name: str, data: Path | None = None) -> Status:
+def data_status(name: str, data: Path | None = None) -> DataStatus:
     """Whether the scenario called ``name`` can be run; reads folders, not images.
 
     >>> data_status("synthetic").state
@@ -101,22 +102,30 @@ def data_status(name: str, data: Path | None = None) -> Status:
         return _try(partial(_own_categories, name), None)
     spec = _get(name)
     if spec.dataset is None:
-        return Status("built in", "needs no data", spec.tasks)
+        return DataStatus("built in", "needs no data", spec.tasks)
     folder = _find(spec.dataset, data)
     if folder is None:
-        return Status("missing", _missing(spec.dataset, data))
+        return DataStatus("missing", _missing(spec.dataset, data))
     return _try(partial(spec.build, folder, 0), folder, spec.tasks)
 
 
-def describe_table(data: Path | None = None) -> list[Row]:
+def what_is_partial(scenario: Scenario, data: Path | None = None) -> str | None:
+    """Which categories an opened scenario has, if its dataset should have more; None if it is whole."""
+    spec = _SPECS.get(scenario.name)
+    if spec is None or spec.dataset is None or len(scenario.tasks) >= spec.tasks:
+        return None
+    return _present(scenario, _find(spec.dataset, data), spec.tasks)
+
+
+def describe_table(data: Path | None = None) -> list[ScenarioLine]:
     """A row for each scenario, for people; scenarios on one dataset share its state."""
-    states: dict[str, Status] = {}
+    states: dict[str, DataStatus] = {}
     rows = []
     for spec in _SPECS.values():
         shared = spec.name if spec.dataset is None else spec.dataset.name
         status = states[shared] = states.get(shared) or data_status(spec.name, data)
         tasks = f"{status.tasks} of {spec.tasks}" if status.state == "partial" else str(spec.tasks)
-        rows.append(Row(spec.name, tasks, status.state, status.detail, spec.summary))
+        rows.append(ScenarioLine(spec.name, tasks, status.state, status.detail, spec.summary))
     return rows
 
 
@@ -165,17 +174,24 @@ def _missing(dataset: Dataset, data: Path | None) -> str:
     )
 
 
-def _try(build: Callable[[], Scenario], folder: Path | None, expected: int = 0) -> Status:
+def _try(build: Callable[[], Scenario], folder: Path | None, expected: int = 0) -> DataStatus:
     try:
         scenario = build()
     except InputError as error:
-        return Status("missing", str(error).rstrip("."))
-    where = "" if folder is None else f" in '{folder}'"
-    if len(scenario.tasks) < expected:
-        present = ", ".join(task.name for task in scenario.tasks)
-        detail = f"{len(scenario.tasks)} of {expected} categories{where}: {present}"
-        return Status("partial", detail, len(scenario.tasks))
-    return Status("ready", f"{len(scenario.tasks)} tasks{where}", len(scenario.tasks))
+        return DataStatus("missing", str(error).rstrip("."))
+    count = len(scenario.tasks)
+    if count < expected:
+        return DataStatus("partial", _present(scenario, folder, expected), count)
+    return DataStatus("ready", f"{count} tasks{_in(folder)}", count)
+
+
+def _present(scenario: Scenario, folder: Path | None, expected: int) -> str:
+    names = ", ".join(task.name for task in scenario.tasks)
+    return f"{len(scenario.tasks)} of {expected} categories{_in(folder)}: {names}"
+
+
+def _in(folder: Path | None) -> str:
+    return "" if folder is None else f" in '{folder}'"
 
 
 # How each is built

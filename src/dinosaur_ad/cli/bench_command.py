@@ -25,7 +25,7 @@ from dinosaur_ad.cli._parser import Subparsers, add_verb
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
-    from dinosaur_ad.bench.cell import Cell
+    from dinosaur_ad.bench.cell import CellSpec
     from dinosaur_ad.bench.results import CellResult, FailedCell
 
 Given = TypeVar("Given")
@@ -105,7 +105,7 @@ def _add_run(verbs: Subparsers) -> None:
         default=[],
         help="a setting of one method (patchcore.replay=50) or of all that have it (encoder=dinov3-small)",
     )
-    bench_options.add_surroundings(parser)
+    bench_options.add_run_options(parser)
     bench_options.add_load(parser)
     parser.add_argument(
         "--publish",
@@ -124,10 +124,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     on_ray = bench_options.ray_options(arguments)
     bench_options.refuse_unpublishable(arguments)
-    where = bench_options.surroundings(arguments)
+    where = bench_options.run_options(arguments)
     load_plugins(arguments.load)
     cells = _cells(arguments)
-    _say_what_is_partial(cells, where.data)
     with bench_options.resumable():
         if arguments.engine == "ray":
             from dinosaur_ad.bench.ray_engine import run_ray
@@ -140,7 +139,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return EXIT_ERROR if failed else EXIT_OK
 
 
-def _cells(arguments: argparse.Namespace) -> list[Cell]:
+def _cells(arguments: argparse.Namespace) -> list[CellSpec]:
     """What a suite names, and what is named besides, which goes first."""
     from dinosaur_ad.bench.runner import plan
     from dinosaur_ad.bench.suites import Suite, get_suite
@@ -161,15 +160,6 @@ def _cells(arguments: argparse.Namespace) -> list[Cell]:
 def _given(given: Sequence[Given] | None, otherwise: Sequence[Given]) -> Sequence[Given]:
     """An option that was given counts, even if it is empty."""
     return otherwise if given is None else given
-
-
-def _say_what_is_partial(cells: Sequence[Cell], data: Path | None) -> None:
-    from dinosaur_ad.bench.scenarios import data_status
-
-    for name in dict.fromkeys(cell.scenario for cell in cells):
-        status = data_status(name, data)
-        if status.state == "partial":
-            say(f"{name}: {status.detail}")
 
 
 def _summary(done: Sequence[CellResult], failed: Sequence[FailedCell], out: str) -> None:
@@ -265,7 +255,7 @@ def _add_grid(verbs: Subparsers) -> None:
     parser.add_argument("--encoder", metavar="NAME", help="the same as --set encoder=NAME")
     parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a setting of dinosaur")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of drift and of first picks (default: 0)")
-    bench_options.add_surroundings(parser)
+    bench_options.add_run_options(parser)
 
 
 def _grid(arguments: argparse.Namespace) -> int:
@@ -285,7 +275,7 @@ def _grid(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         device=bench_options.read_device(arguments.device),
     )
-    where = bench_options.surroundings(arguments)
+    where = bench_options.run_options(arguments)
     with bench_options.resumable():
         grid = run_grid(plan, arguments.scenarios, where, say)
     print_grid(grid)

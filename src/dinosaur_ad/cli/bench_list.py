@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dinosaur_ad.cli._console import show
 
 if TYPE_CHECKING:
-    from dinosaur_ad.bench.scenarios import Row
+    from dinosaur_ad.bench.scenarios import ScenarioLine
 
 _INDENT = "  "
 _NAMES = 16
@@ -55,11 +55,11 @@ def _scenarios(data: Path | None) -> Iterator[str]:
     yield from _what_is_missing(rows)
 
 
-def _state(row: Row) -> tuple[str, str]:
+def _state(row: ScenarioLine) -> tuple[str, str]:
     return f"{row.tasks} tasks", row.state
 
 
-def _what_is_missing(rows: Sequence[Row]) -> Iterator[str]:
+def _what_is_missing(rows: Sequence[ScenarioLine]) -> Iterator[str]:
     """A paragraph for each dataset that is not whole, after the names of the scenarios that need it."""
     waiting: dict[str, list[str]] = {}
     for row in rows:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from dinosaur_ad.errors import InputError, install_advice
 
 if TYPE_CHECKING:
-    from dinosaur_ad.bench.runner import Surroundings
+    from dinosaur_ad.bench.runner import RunOptions
 
 _OUT = Path("runs", "bench")
 
@@ -32,7 +32,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_surroundings(parser: argparse.ArgumentParser) -> None:
+def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the device, and where to read, write and remember."""
     parser.add_argument("--device", metavar="cpu|cuda", default="cpu", help="where to compute (default: cpu)")
     parser.add_argument("--out", metavar="DIR", default=str(_OUT), help=f"folder or fsspec address (default: {_OUT})")
@@ -43,9 +43,9 @@ def add_surroundings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def surroundings(arguments: argparse.Namespace) -> Surroundings:
-    """What :func:`add_surroundings` was given, but for the device."""
-    from dinosaur_ad.bench.runner import Surroundings
+def run_options(arguments: argparse.Namespace) -> RunOptions:
+    """What :func:`add_run_options` was given, but for the device."""
+    from dinosaur_ad.bench.runner import RunOptions
 
     limit = arguments.cache_limit
     if not (math.isfinite(limit) and limit >= 0):
@@ -54,7 +54,7 @@ def surroundings(arguments: argparse.Namespace) -> Surroundings:
     cache = {} if arguments.cache is None else {"cache": Path(output_folder(str(arguments.cache), "--cache"))}
     out, data = output_folder(arguments.out), data_folder(arguments)
     publish = getattr(arguments, "publish", False)
-    return Surroundings(out, data, cache_limit=int(limit * 1e9), plugins=plugins, publish=publish, **cache)
+    return RunOptions(out, data, cache_limit=int(limit * 1e9), plugins=plugins, publish=publish, **cache)
 
 
 def refuse_unpublishable(arguments: argparse.Namespace) -> None:

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Make the teacher and print where it is."""
     require("torch", "Making a teacher")
-    from dinosaur_ad.bench.teacher import pretrain_teacher
-    from dinosaur_ad.bench.teacher_parts import RECIPES
+    from dinosaur_ad.methods.efficientad.teacher_parts import RECIPES
+    from dinosaur_ad.methods.efficientad.teacher_training import pretrain_teacher
 
     recipe = RECIPES[arguments.recipe]
     if arguments.iterations is not None:

@@ -172,6 +172,14 @@ class Config:
             if getattr(self, name) < least:
                 raise InputError(f"{method}'s {name} must be at least {least}, got {getattr(self, name)}.")
 
+    def named_files(self) -> dict[str, Any]:
+        """The fields that name a file or folder and are set."""
+        return {
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if entry.metadata.get("place") and getattr(self, entry.name)
+        }
+
 
 class Method(ABC):
     """A continual anomaly detector as the benchmark compares it; one instance learns one sequence of tasks.

@@ -1,14 +1,14 @@
-"""Make EfficientAD's teacher: teach a small network (PDN-S) to describe images as a large one does.
+"""Pretrain EfficientAD's teacher: distil a small network (PDN-S) from a large one.
 
-The large one is any registered backbone. Its features of an image of twice the size, brought to the small one's grid
-and number of channels and standardised channel by channel, are what the small one learns to give. Which images they are
-hardly matters as long as they are many and various; the originals take ImageNet.
+The large network is any registered backbone. Its features of an image of twice the size, resized to the small
+network's grid and number of channels and standardised channel by channel, are the regression target. The images should
+be many and various; the originals take ImageNet.
 
 Published: 60,000 iterations of 16 images, one in ten made grey. The benchmark's paper distils a ResNet-34 (stages 2 and
 3: 384 channels, just as many as the teacher has) with Adam 1e-3 and decay 1e-4; the original a WideResNet-101 with 1e-4
 and 1e-5 and features averaged 3x3. Both are in ``RECIPES``.
 
-A stopped run goes on where it was: what is random is drawn for the iteration, and a position lies beside the result.
+A stopped run resumes from a checkpoint beside the result: everything random is drawn from the number of the iteration.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.bench.teacher_parts import RECIPES, Gallery, Recipe, Target
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.loading import Pixels, find_images
 from dinosaur_ad.methods.efficientad.pdn import build_pdn, build_seeded, channel_statistics, standardise
+from dinosaur_ad.methods.efficientad.teacher_parts import RECIPES, Gallery, Recipe, Target
 from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What came of it: ``losses`` are means over :data:`LOG_EVERY` iterations, ``unreadable`` the files passed over."""
+    """A finished pretraining: ``losses`` are means over :data:`LOG_EVERY` iterations, ``unreadable`` counts files."""
 
     path: Path
     description: str
@@ -75,7 +75,7 @@ def pretrain_teacher(
         f"PDN-S distilled from {target.description} with {len(gallery.paths)} images of '{Path(images).name}', "
         f"{chosen.iterations} iterations of {chosen.batch}, Adam {chosen.rate:g}"
     )
-    training = _Training(chosen, target, gallery, out, device, seed, say)
+    training = _Distillation(chosen, target, gallery, out, device, seed, say)
     with closing(gallery), _enough_memory(device, chosen.batch):
         training.finish()
     metadata = {"description": words, "recipe": json.dumps(asdict(chosen)), "losses": json.dumps(training.losses)}
@@ -92,8 +92,8 @@ def _enough_memory(device: str, batch: int) -> Iterator[None]:
         raise InputError(f"{batch} images at a time need more memory than '{device}' has; use less.") from error
 
 
-class _Training:
-    """One pretraining on its way."""
+class _Distillation:
+    """The state of one pretraining: network, optimiser, position."""
 
     def __init__(
         self, recipe: Recipe, target: Target, gallery: Gallery, out: Path, device: str, seed: int, say: Say
