@@ -46,5 +46,5 @@ def interrupted(
         with pytest.raises(KeyboardInterrupt):
             choice.build(Workbench(scratch=scratch)).learn(PLATES)
         resumed.learn(PLATES)
-    assert len(calls) == 10  # three epochs of three steps, and once more the one that was stopped
+    assert len(calls) == 11  # three epochs of three steps, and the two of the stopped epoch once more
     return whole.score(SPOTTED), resumed.score(SPOTTED)

@@ -25,7 +25,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed (it comes wi
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra 'bench')")
 
 from dinosaur_ad.methods.dne import cutpaste as dne_cutpaste  # noqa: E402
-from dinosaur_ad.methods.dne.classifier_training import FineTuned, normalised  # noqa: E402
+from dinosaur_ad.methods.dne.classifier_training import FineTunedViT, normalised  # noqa: E402
 from dinosaur_ad.methods.shared.vit_base import sized, vit_spec  # noqa: E402
 from dinosaur_ad.methods.training import Step, training_loop  # noqa: E402
 
@@ -85,10 +85,10 @@ def test_counted_parameters_are_those_of_the_network() -> None:
 # --- training ---
 
 
-def network(**settings: Any) -> FineTuned:
+def network(**settings: Any) -> FineTunedViT:
     choice = get_method("dne").tiny().with_settings(settings)
     assert isinstance(choice.config, DNEConfig)
-    return FineTuned(choice.config, Workbench())
+    return FineTunedViT(choice.config, Workbench())
 
 
 def test_the_loss_of_normals_is_cross_entropy_to_the_first_class() -> None:
@@ -198,23 +198,23 @@ def test_stopping_in_the_last_epoch_changes_nothing(
     method.learn(lessons[0])
     (tmp_path / "kept").mkdir()
     method.save(tmp_path / "kept")
-    real = FineTuned.loss
+    real = FineTunedViT.loss
 
-    def stop(self: FineTuned, step: Step) -> Any:
+    def stop(self: FineTunedViT, step: Step) -> Any:
         if (step.epoch, step.index) == (1, 1):
             raise StoppedError
         return real(self, step)
 
-    monkeypatch.setattr(FineTuned, "loss", stop)
+    monkeypatch.setattr(FineTunedViT, "loss", stop)
     with pytest.raises(StoppedError):
         method.learn(lessons[1])
     steps: list[tuple[int, int]] = []
 
-    def count(self: FineTuned, step: Step) -> Any:
+    def count(self: FineTunedViT, step: Step) -> Any:
         steps.append((step.epoch, step.index))
         return real(self, step)
 
-    monkeypatch.setattr(FineTuned, "loss", count)
+    monkeypatch.setattr(FineTunedViT, "loss", count)
     resumed = tiny(name, Workbench(scratch=tmp_path / "scratch"), batch=4)
     resumed.load(tmp_path / "kept")
     resumed.learn(lessons[1])
@@ -262,8 +262,8 @@ def test_one_image_is_learned_and_then_another_task(name: str, lessons: list[Les
 def test_losses_that_are_not_finite_are_counted_and_leave_a_method_that_answers(
     lessons: list[Lesson], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = FineTuned.loss
-    monkeypatch.setattr(FineTuned, "loss", lambda self, step: real(self, step) * math.nan)
+    real = FineTunedViT.loss
+    monkeypatch.setattr(FineTunedViT, "loss", lambda self, step: real(self, step) * math.nan)
     for name in ("dne", "dne:as-published"):
         method = taught(lessons[:1], name)
         told = json.loads(json.dumps(method.info()))["tasks"][lessons[0].task]

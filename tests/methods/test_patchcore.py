@@ -29,7 +29,7 @@ from dinosaur_ad.methods.patchcore import PatchCore, PatchCoreConfig
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
 
-from dinosaur_ad.methods.shared.flat_memory import remember  # noqa: E402
+from dinosaur_ad.methods.shared.flat_memory import build_memory  # noqa: E402
 
 # Training images of MVTec-AD's fifteen categories, in the order they are learned.
 MVTEC_TRAIN = (209, 224, 219, 280, 264, 391, 245, 220, 267, 320, 230, 60, 213, 247, 240)
@@ -96,7 +96,7 @@ def test_distances_equal_the_literal_definition(block_bytes: int, monkeypatch: p
     monkeypatch.setattr("dinosaur_ad.methods.shared.flat_memory.BLOCK_BYTES", block_bytes)
     generator = np.random.default_rng(0)
     bank, points = generator.normal(size=(25, 6)), generator.normal(size=(40, 6))
-    memory = remember(torch.from_numpy(bank).float(), 3)
+    memory = build_memory(torch.from_numpy(bank).float(), 3)
     found = memory.distances(torch.from_numpy(points).float())
     expected = np.asarray([literal(point, bank, 3) for point in points]).T
     np.testing.assert_allclose(found[0].numpy(), expected[0], rtol=1e-5)
@@ -105,27 +105,27 @@ def test_distances_equal_the_literal_definition(block_bytes: int, monkeypatch: p
 
 def test_distances_beyond_the_range_of_exp_stay_finite_and_right() -> None:
     bank = torch.tensor([[0.0], [1.0], [5.0]])
-    _, reweighted = remember(bank, 3).distances(torch.tensor([[-500.0]]))
+    _, reweighted = build_memory(bank, 3).distances(torch.tensor([[-500.0]]))
     # The neighbours are 1 and 5 farther away, whatever the distance: the weight is 1 - 1 / (1 + e + e^5).
     assert reweighted.item() == pytest.approx(500 * (1 - 1 / (1 + math.e + math.e**5)), rel=1e-6)
 
 
 def test_a_remembered_vector_is_at_distance_zero_even_far_from_the_origin() -> None:
     bank = 1000 + torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
-    raw, reweighted = remember(bank, 3).distances(bank)
+    raw, reweighted = build_memory(bank, 3).distances(bank)
     assert raw.abs().max() == 0
     assert reweighted.abs().max() == 0
 
 
 def test_every_vector_is_its_own_first_neighbour_among_duplicates() -> None:
     bank = torch.tensor([[1.0], [1.0], [1.0], [9.0]])
-    assert remember(bank, 2).neighbours_MB[:, 0].tolist() == [0, 1, 2, 3]
+    assert build_memory(bank, 2).neighbours_MB[:, 0].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("vectors", [1, 2])
 def test_a_memory_smaller_than_the_neighbourhood_works(vectors: int) -> None:
     bank = np.random.default_rng(0).normal(size=(vectors, 4))
-    memory = remember(torch.from_numpy(bank).float(), 3)
+    memory = build_memory(torch.from_numpy(bank).float(), 3)
     raw, reweighted = memory.distances(torch.ones(1, 4))
     expected = literal(np.ones(4), bank, 3) if vectors > 1 else (raw.item(), raw.item())
     assert (raw.item(), reweighted.item()) == pytest.approx(expected, rel=1e-5)

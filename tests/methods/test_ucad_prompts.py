@@ -11,7 +11,6 @@ from method_helpers import random
 from ucad_helpers import TESTS, network, taught, torch
 
 from dinosaur_ad.errors import EncoderError
-from dinosaur_ad.methods.ucad.prompted_features import PromptedFeatures
 
 
 @pytest.mark.parametrize("kind", ["added", "prefix"])
@@ -68,9 +67,7 @@ def test_a_prompt_means_the_same_wherever_in_the_batch_an_image_lies(kind: Any) 
 
 def test_a_prefix_needs_keys_that_are_not_rotated() -> None:
     with pytest.raises(EncoderError, match="no prefix fits"):
-        PromptedFeatures(
-            "tiny-dinov3", weights="", blocks=2, size=32, kind="prefix", shifted=False, dim=None, device="cpu"
-        )
+        network("prefix", backbone="tiny-dinov3", blocks=2)
 
 
 @pytest.mark.parametrize(("backbone", "size"), [("tiny-dinov2", 42), ("tiny-dinov3", 48)])

@@ -117,7 +117,7 @@ def test_sams_masks_become_labels(tmp_path: Path) -> None:
 
 
 def test_no_mask_at_all_is_one_region_of_bare_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions_sam, "TRUSTED", 2.0)
+    monkeypatch.setattr(regions_sam, "MIN_IOU", 2.0)
     maker = regions_sam.SamRegions(tmp_path, "cpu", points=3)
     maker.__dict__["_model"] = FakeSam()
     assert set(maker(halves(64)[None], (4, 4)).ravel().tolist()) == {0}
@@ -128,5 +128,5 @@ def test_boxes_and_their_repeats() -> None:
     masks[0, 1:5, 2:6] = masks[1, 1:5, 2:7] = masks[2, 6:, 6:] = True
     assert regions_sam.boxes(masks).tolist() == [[2, 1, 6, 5], [2, 1, 7, 5], [6, 6, 8, 8]]
     trust = torch.tensor([0.9, 0.95, 0.92])
-    assert regions_sam.without_repeats(regions_sam.boxes(masks), trust, 0.7) == [1, 2]  # IoU of 0 and 1: 16 / 20
-    assert regions_sam.without_repeats(regions_sam.boxes(masks), trust, 0.85) == [1, 2, 0]
+    assert regions_sam.suppress_repeats(regions_sam.boxes(masks), trust, 0.7) == [1, 2]  # IoU of 0 and 1: 16 / 20
+    assert regions_sam.suppress_repeats(regions_sam.boxes(masks), trust, 0.85) == [1, 2, 0]

@@ -9,7 +9,7 @@ from method_helpers import photos_of
 
 from dinosaur_ad.datasets.synthetic import synthetic_scenario
 from dinosaur_ad.methods import Lesson, Workbench, get_method
-from dinosaur_ad.methods.ucad import UCAD
+from dinosaur_ad.methods.ucad import UCAD, UCADConfig
 
 torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
 pytest.importorskip("transformers", reason="transformers is not installed (it comes with the extra 'bench')")
@@ -35,5 +35,5 @@ def taught(name: str = "ucad", **settings: Any) -> UCAD:
 
 
 def network(kind: Any = "added", **settings: Any) -> PromptedFeatures:
-    options = {"weights": "", "blocks": 3, "size": 32, "kind": kind, "shifted": False, "dim": None, "device": "cpu"}
-    return PromptedFeatures("tiny-vit", **(options | settings))
+    options = {"backbone": "tiny-vit", "blocks": 3, "size": 32, "prompt": kind}
+    return PromptedFeatures(UCADConfig(**(options | settings)), "cpu")

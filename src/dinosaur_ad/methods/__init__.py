@@ -1,6 +1,6 @@
-"""What the benchmark compares: one file a method, one contract.
+"""The methods that the benchmark compares: one file or folder per method, one interface.
 
-Every module of this folder is imported here, and a method registers itself: a new file is all it takes to add one.
+Every module of this folder is imported here and registers its method, so a new file adds a method.
 """
 
 from __future__ import annotations

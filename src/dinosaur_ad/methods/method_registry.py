@@ -1,4 +1,4 @@
-"""The methods there are, by name and variant.
+"""The registered methods, by name and variant.
 
 ``dinosaur`` is a method in its default variant, ``dinosaur:paper`` the same method with other settings.
 """
@@ -27,11 +27,11 @@ class MethodSpec:
     summary: str
     replay: bool
     control: bool
-    """Whether it is there to be compared with and not to be used: nobody would deploy it."""
+    """Whether it is a control for comparisons that is not meant to be deployed."""
     tiny: Mapping[str, Any]
     """Settings for tests: small, random, needing no downloads."""
     tiny_variants: Mapping[str, Mapping[str, Any]]
-    """What differs in some variants, so that each is tested as what it is."""
+    """Differences of some variants from ``tiny``."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class MethodChoice:
 
     @property
     def summary(self) -> str:
-        """One line about the method with these settings, in its own words."""
+        """One line about the method with these settings."""
         return self.spec.method.summary_with(self.config) or self.spec.summary
 
     def build(self, workbench: Workbench) -> Method:
@@ -57,7 +57,7 @@ class MethodChoice:
         return self.spec.method(self.config, workbench)
 
     def tiny(self) -> MethodChoice:
-        """The same, as small as it gets: for tests."""
+        """The same with the small settings for tests."""
         return self.with_settings({**self.spec.tiny, **self.spec.tiny_variants.get(self.variant, {})})
 
     def with_settings(self, settings: Mapping[str, str | Any]) -> MethodChoice:
@@ -81,7 +81,7 @@ def register(
     """Class decorator: make a method available by name. ``variants`` has at least ``"default"``.
 
     ``summary`` is one line about the method; :meth:`Method.summary_with` where it depends on the settings. Names are
-    letters, digits and ``_.+-``, because results are filed under them.
+    letters, digits and ``_.+-``, because they are folder names of results.
     """
     for word in (name, *variants):
         if not re.fullmatch(r"\w[\w.+-]{0,99}", word):
@@ -108,7 +108,7 @@ def register(
 
 
 def unregister(name: str) -> None:
-    """Forget a method; for tests and notebooks that define one twice."""
+    """Remove a method; for tests and notebooks that define one twice."""
     _REGISTRY.pop(name, None)
 
 
@@ -118,7 +118,7 @@ def list_methods() -> Mapping[str, MethodSpec]:
 
 
 def get_method(name: str) -> MethodChoice:
-    """The method called ``name`` or ``name:variant``; an unknown one is answered with those there are."""
+    """The method called ``name`` or ``name:variant``; an unknown name raises an error that lists the known ones."""
     base, _, variant = name.partition(":")
     if base not in _REGISTRY:
         raise InputError(f"There is no method '{base}'; choose from: {', '.join(_names())}.")
@@ -140,7 +140,7 @@ def choose_methods(names: Sequence[str], settings: Mapping[str, str]) -> list[Me
     """The methods called ``names``, with ``settings`` applied.
 
     A key is a field of a method's settings, either of one method (``patchcore.replay``) or of all that have it
-    (``encoder``). A key that none of the chosen methods has is refused with those they have.
+    (``encoder``). A key that none of the chosen methods has raises an error that lists their keys.
     """
     choices = [get_method(name) for name in names]
     if len({choice.name for choice in choices}) < len(choices):
@@ -172,7 +172,7 @@ def _changed(config: Config, settings: Mapping[str, Any], name: str) -> Config:
 
 
 def _read(value: Any, kind: Any, key: str) -> Any:
-    """A setting from the command line as the type its field declares; values that are no strings pass."""
+    """A setting from the command line, converted to the type of its field; values other than strings stay."""
     if not isinstance(value, str):
         return value
     origin = get_origin(kind)

@@ -96,11 +96,7 @@ class Photometer(StatefulMethod):
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Measure the images, and compare them with the task that fits best, or with ``task``."""
         require_photos(photos)
-        self._require_learned()
-        if task is not None and task not in self._tasks:
-            raise InputError(
-                f"The photometer has not learned the task '{task}'; choose from: {', '.join(self._tasks)}."
-            )
+        self._require_learned(task, self._tasks)
         names = list(self._tasks) if task is None else [task]
         light_N = self._light(photos)
         off_TN = np.stack([np.abs(light_N - each.mean) / each.spread for each in map(self._tasks.__getitem__, names)])

@@ -1,7 +1,7 @@
 """DNE's network: a vision transformer and a two-way head, fine-tuned from task to task.
 
-The loss is cross-entropy. With normals only every label is 0, and nothing in it asks the embeddings to say anything
-about an image; with CutPaste the second half of a batch has label 1. torch is imported when a network is made.
+The loss is cross-entropy. With normals only, every label is 0 and the loss does not depend on what an image shows; with
+CutPaste the second half of a batch has label 1. torch is imported when a network is made.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ BATCH = 32  # images at once where nothing is trained
 
 @dataclass(frozen=True)
 class Tuning:
-    """What came of fine-tuning on a task: the embeddings (N, C) that its statistics are made of, and how it went.
+    """The result of fine-tuning on a task: the embeddings (N, C) for its statistics, and the logs of training.
 
-    ``before`` is the :meth:`FineTuned.spread` of the embeddings before the first step; each log has it after its epoch.
+    ``before`` is the :meth:`FineTunedViT.spread` of the embeddings before training; each log has it after its epoch.
     """
 
     z_NC: Singles
@@ -43,8 +43,8 @@ class Tuning:
     logs: list[EpochLog]
 
 
-class FineTuned:
-    """The network as it is now. ``module`` holds all of it: the transformer as ``vit``, the head as ``head``."""
+class FineTunedViT:
+    """The network. ``module`` holds all of it: the transformer as ``vit``, the head as ``head``."""
 
     def __init__(self, config: DNEConfig, workbench: Workbench) -> None:
         import torch
@@ -54,7 +54,7 @@ class FineTuned:
             config.backbone, size=config.size, weights=config.weights or None, device=workbench.device, train=True
         )
         self.head = torch.nn.Linear(self.vit.width, 2)
-        # As Linear draws them, but from our seed, and the same on every device.
+        # The distribution of nn.Linear's own initialisation, but seeded, and the same on every device.
         generator, bound = np.random.default_rng([workbench.seed, 0]), self.vit.width**-0.5
         for parameter in self.head.parameters():
             drawn = generator.uniform(-bound, bound, tuple(parameter.shape)).astype(np.float32)
@@ -62,7 +62,7 @@ class FineTuned:
         self.module = torch.nn.ModuleDict({"vit": self.vit.module, "head": self.head}).to(workbench.device)
 
     def embed(self, photos: Sequence[Photo]) -> Singles:
-        """The CLS tokens (N, C) of images as they are, under the weights as they are."""
+        """The CLS tokens (N, C) of images, without augmentation."""
         import torch
 
         rows = []
@@ -75,9 +75,9 @@ class FineTuned:
     def learn(self, photos: Sequence[Photo], task: int, schedule: Schedule) -> Tuning:
         """Fine-tune on a task.
 
-        From the second task on the head stays as it is. The embeddings are taken after training, or with
-        ``collect="during"`` in the course of the last epoch, each with the weights of its moment; those of a step that
-        was skipped are then taken after training too.
+        From the second task on the head is frozen. The embeddings are computed after training, or with
+        ``collect="during"`` in the last epoch, each with the weights of its step; those of a skipped step are then
+        computed after training too.
         """
         import torch
 
@@ -91,7 +91,7 @@ class FineTuned:
 
         def loss(step: Step) -> torch.Tensor:
             if self.config.collect == "during" and step.epoch == schedule.epochs - 1:
-                # As exactly as they will be scored: the statistics are made of what little the embeddings differ by.
+                # In the precision of scoring, because embeddings may differ by very little.
                 with torch.no_grad(), torch.autocast(step.images.device.type, enabled=False), deterministic():
                     z_BC = self.vit.cls(step.images).cpu()
                 for photo, z_C in zip(step.photos, z_BC, strict=True):
@@ -130,7 +130,7 @@ class FineTuned:
         return torch.nn.functional.cross_entropy(self.head(self.vit.cls(images)), target)
 
     def spread(self, photos: Sequence[Photo]) -> Mapping[str, float]:
-        """How far the embeddings of some images are apart, and their size to compare it with.
+        """How far the embeddings of some images are apart, and their size.
 
         ``spread`` is the standard deviation over the images, ``size`` the root mean square, both the mean of all
         channels.
@@ -140,14 +140,14 @@ class FineTuned:
         z_NC = self.embed(photos).astype(np.float64)
         return {"spread": float(z_NC.std(axis=0).mean()), "size": float(np.sqrt((z_NC**2).mean(axis=0)).mean())}
 
-    # --- keeping ---
+    # --- state ---
 
     def state(self) -> dict[str, Singles]:
-        """All weights by name, to be stored."""
+        """All weights by name."""
         return {f"network.{name}": value.cpu().numpy() for name, value in self.module.state_dict().items()}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Become what :meth:`state` gave."""
+        """Take over what :meth:`state` returned."""
         import torch
 
         for name, value in self.module.state_dict().items():

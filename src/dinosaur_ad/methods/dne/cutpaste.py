@@ -3,8 +3,8 @@
 CutPaste as DNE's authors use it: the image is jittered in colour; a piece of 2 to 15 % of its area, of any shape
 between 1:10 and 10:1, is jittered again and pasted at a random place; each view is turned by up to 90 degrees.
 Everything is drawn from one generator on the CPU, image by image: the same seed gives the same views on every device.
-The pixels are computed where the images are, all images of a batch together: one by one a GPU would wait for thousands
-of tiny steps. Images are (N, 3, H, W) tensors of float32 between 0 and 1.
+The pixels are computed on the device of the images, a whole batch at a time: image by image, a GPU would run thousands
+of tiny kernels. Images are (N, 3, H, W) tensors of float32 between 0 and 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AREA = (0.02, 0.15)
 ASPECT = (0.1, 1.0)
 JITTER = 0.1
 TURN = 90.0
-HUE = SATURATION + 1  # the one change of colour that is no blend
+HUE = SATURATION + 1  # the one change of colour that is not a blend
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def cut_paste(images: torch.Tensor, patches: Sequence[Patch], colours: Sequence[
 
 
 def turn(images: torch.Tensor, degrees_B: torch.Tensor) -> torch.Tensor:
-    """Each of ``images`` (B, 3, S, S) turned about its centre, nearest pixels, black where nothing was."""
+    """Each of ``images`` (B, 3, S, S) turned about its centre, nearest pixels, black outside of the image."""
     import torch
 
     angle_B = torch.deg2rad(degrees_B.double())

@@ -96,7 +96,7 @@ from dinosaur_ad.methods.shared.vit_weights import PATCHES, ViTSpec, sized, vit_
 from dinosaur_ad.methods.training import Schedule
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.dne.classifier_training import FineTuned, Tuning
+    from dinosaur_ad.methods.dne.classifier_training import FineTunedViT, Tuning
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class DNEConfig(Config):
             raise InputError(f"DNE's shrink must be from 0 to 1, got {self.shrink}.")
         if self.probe < 0:
             raise InputError(f"DNE's probe must not be negative, got {self.probe}.")
-        self.schedule()  # which checks what it is given
+        self.schedule()  # validates its settings
 
     def schedule(self) -> Schedule:
-        """How long and how fast a task is trained."""
+        """The training schedule of a task."""
         return Schedule.of(self)
 
     def estimator(self) -> Estimator:
-        """How mean and covariance are had from embeddings."""
+        """The estimator of mean and covariance."""
         return ledoit_wolf if self.covariance == "ledoit-wolf" else shrunk(self.shrink)
 
 
@@ -168,7 +168,7 @@ ORIGINAL = DNEConfig(
     tiny={"backbone": "tiny-vit", "size": 32, "epochs": 2, "batch": 8},
 )
 class DNE(StatefulMethod):
-    """The network, what is kept of each task, and the distribution made of it."""
+    """The network, the statistics of each task, and the one Gaussian made of them."""
 
     title = "DNE"
     needs = ("torch", "transformers")
@@ -184,17 +184,17 @@ class DNE(StatefulMethod):
         self._threshold = 0.0
 
     @cached_property
-    def _network(self) -> FineTuned:
-        from dinosaur_ad.methods.dne.classifier_training import FineTuned
+    def _network(self) -> FineTunedViT:
+        from dinosaur_ad.methods.dne.classifier_training import FineTunedViT
 
-        return FineTuned(self.config, self.workbench)
+        return FineTunedViT(self.config, self.workbench)
 
     def learn(self, lesson: Lesson) -> None:
-        """Fine-tune on the task, keep its statistics, and make the distribution and the threshold anew."""
+        """Fine-tune on the task, store its statistics, and recompute the Gaussian and the threshold."""
         require_normals(lesson.task, lesson.train)
         config, number = self.config, len(self._tasks)
         tuning = self._network.learn(lesson.train, number, config.schedule())
-        z_NC = self._as_compared(tuning.z_NC)
+        z_NC = self._normalised(tuning.z_NC)
         self._tasks.append(task_statistics(z_NC, config.estimator()))
         self._gaussian = global_gaussian(
             self._tasks,
@@ -208,10 +208,10 @@ class DNE(StatefulMethod):
         score_N = self._distance(lesson.train)
         finite_N = score_N[np.isfinite(score_N)]
         self._threshold = training_threshold(finite_N) if len(finite_N) else 0.0
-        self._notes[lesson.task] = {"images": len(lesson.train), **_told(tuning), **_told_scores(score_N)}
+        self._notes[lesson.task] = {"images": len(lesson.train), **_training_notes(tuning), **_score_notes(score_N)}
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
-        """One score an image, and the one threshold there is."""
+        """One score per image, and the one threshold of all tasks."""
         self._refuse_task(task)
         require_photos(photos)
         return Scores(image=self._distance(photos), thresholds=np.full(len(photos), self._threshold, np.float32))
@@ -219,9 +219,9 @@ class DNE(StatefulMethod):
     def _distance(self, photos: Sequence[Photo]) -> Singles:
         self._require_learned()
         assert self._gaussian is not None
-        return self._gaussian.distance(self._as_compared(self._network.embed(photos)))
+        return self._gaussian.distance(self._normalised(self._network.embed(photos)))
 
-    def _as_compared(self, z_NC: Singles) -> Doubles:
+    def _normalised(self, z_NC: Singles) -> Doubles:
         doubled_NC = z_NC.astype(np.float64)
         return unit_length(doubled_NC) if self.config.normalise else doubled_NC
 
@@ -254,7 +254,7 @@ class DNE(StatefulMethod):
         return {"weights_sha256": sha256, "size": self.config.size, "normalise": self.config.normalise}
 
     def storage_bytes(self) -> int:
-        """What is kept of each task, as the paper counts; the fine-tuned network comes on top of it."""
+        """The statistics of each task, as the paper counts; the fine-tuned network is not counted."""
         return sum(task.nbytes for task in self._tasks)
 
     def parameters(self) -> Parameters:
@@ -265,7 +265,7 @@ class DNE(StatefulMethod):
         return Parameters(total, total - sum(int(np.prod(shape)) for name, shape in shapes if name.startswith(PATCHES)))
 
     def info(self) -> dict[str, Any]:
-        """The network in its own words, how it was trained, and how its embeddings fared in each task."""
+        """The network, its training, and the spread of its embeddings in each task."""
         config = self.config
         return self._network.vit.info() | {
             "trained": f"{config.epochs} epochs a task with Adam, rate {config.rate:g}, batches of {config.batch}, "
@@ -279,18 +279,18 @@ class DNE(StatefulMethod):
         }
 
 
-def _told(tuning: Tuning) -> dict[str, Any]:
-    """What training was like, before it and epoch by epoch, in four digits; None where a number was not finite."""
-    told: dict[str, Any] = {"loss": [_short(log.loss) for log in tuning.logs]}
+def _training_notes(tuning: Tuning) -> dict[str, Any]:
+    """Loss, spread and size before training and after each epoch, to four digits; None where not finite."""
+    notes: dict[str, Any] = {"loss": [_four_digits(log.loss) for log in tuning.logs]}
     for name, value in tuning.before.items():
-        told[f"{name}_before"] = _short(value)
-        told[name] = [_short(log.extra[name]) for log in tuning.logs]
-    return told | {"skipped_steps": sum(log.skipped for log in tuning.logs)}
+        notes[f"{name}_before"] = _four_digits(value)
+        notes[name] = [_four_digits(log.extra[name]) for log in tuning.logs]
+    return notes | {"skipped_steps": sum(log.skipped for log in tuning.logs)}
 
 
-def _told_scores(score_N: Singles) -> dict[str, float]:
+def _score_notes(score_N: Singles) -> dict[str, float]:
     return {"tied_scores": tied_share(score_N), "nonfinite_scores": float(1 - np.isfinite(score_N).mean())}
 
 
-def _short(value: float) -> float | None:
+def _four_digits(value: float) -> float | None:
     return float(f"{value:.4g}") if np.isfinite(value) else None

@@ -1,8 +1,8 @@
-"""What DNE keeps of a task, the one Gaussian that it makes of all of them, and the distance of an image to it.
+"""DNE's statistics of a task, the one Gaussian pooled from all tasks, and the Mahalanobis distance to it.
 
-Everything is NumPy in double precision, unless it says otherwise: 768 x 768 is small, and a collapsed network leaves
-variances that single precision rounds away. Covariances are divided by N and not by N - 1: a task of one image then has
-one, and pooling is exact.
+NumPy in double precision unless noted: 768 x 768 is small, and a collapsed network leaves variances that single
+precision rounds to 0. Covariances are divided by N and not by N - 1: then a task of one image has one, and pooling is
+exact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pooling = Literal["closed-form", "sampled", "sampled-diagonal", "sampled-past"]
 
 @dataclass(frozen=True)
 class TaskStatistics:
-    """All that is kept of a task: mean (C,), covariance (C, C), and of how many images."""
+    """The statistics of a task: mean (C,), covariance (C, C), number of images."""
 
     mean_C: Singles
     covariance_CC: Singles
@@ -44,15 +44,15 @@ class Gaussian:
 
     @property
     def rank(self) -> int:
-        """In how many directions the distribution has any extent."""
+        """The rank of the covariance."""
         return int(self._whitening.shape[1])
 
     @cached_property
     def _whitening(self) -> Doubles:
-        """(C, R), the root of a pseudo-inverse: what never varied has no measure, and in a point nothing has."""
+        """(C, R), the root of the pseudo-inverse of the covariance: directions without variance are left out."""
         spread_C, axes_CC = np.linalg.eigh(self.covariance_CC)
         eps = np.finfo(np.float64).eps
-        # What double precision leaves of no spread at all, next to the largest spread and next to the mean.
+        # The rounding error of double precision, relative to the largest variance and to the mean.
         smallest = max(spread_C.max() * len(spread_C) * eps, (4 * eps * np.linalg.norm(self.mean_C)) ** 2)
         kept = spread_C > smallest
         whitening_CR: Doubles = axes_CC[:, kept] / np.sqrt(spread_C[kept])
@@ -71,7 +71,7 @@ class Gaussian:
 
 
 def empirical(z_NC: Doubles) -> tuple[Doubles, Doubles]:
-    """Mean (C,) and covariance (C, C) as they are; of no rows at all, zeros."""
+    """Mean (C,) and covariance (C, C) without shrinkage; zeros for no rows."""
     if len(z_NC) == 0:
         return np.zeros(z_NC.shape[1]), np.zeros((z_NC.shape[1],) * 2)
     mean_C = z_NC.mean(axis=0)
@@ -80,7 +80,7 @@ def empirical(z_NC: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def shrink(covariance_CC: Doubles, share: float) -> Doubles:
-    """``(1 - share)`` of the covariance and ``share`` of a ball of the same total variance.
+    """``(1 - share)`` of the covariance and ``share`` of a multiple of the identity with the same trace.
 
     >>> shrink(np.diag([4.0, 0.0]), 0.5)
     array([[3., 0.],
@@ -102,10 +102,10 @@ def shrunk(share: float) -> Estimator:
 
 
 def ledoit_wolf(z_NC: Doubles) -> tuple[Doubles, Doubles]:
-    """An estimator that shrinks by the share that the data ask for: Ledoit and Wolf (2004), DNE's original.
+    """An estimator that shrinks by the share of Ledoit and Wolf (2004), as DNE's original does.
 
     With ``S`` the covariance, ``m`` its mean variance and ``|.|`` the Frobenius norm, the share is the error of ``S``,
-    ``mean over n of |x_n x_n' - S|^2 / N``, as a part of its distance from the ball, ``|S - m I|^2``.
+    ``mean over n of |x_n x_n' - S|^2 / N``, divided by ``|S - m I|^2``.
     """
     mean_C, covariance_CC = empirical(z_NC)
     channels = len(covariance_CC)
@@ -125,7 +125,7 @@ def unit_length(z_NC: Doubles) -> Doubles:
 
 
 def task_statistics(z_NC: Doubles, estimate: Estimator) -> TaskStatistics:
-    """What is kept of a task; rows that are not finite are left out and not counted."""
+    """The statistics of a task; rows that are not finite are left out and not counted."""
     finite_NC = z_NC[np.isfinite(z_NC).all(axis=1)]
     mean_C, covariance_CC = estimate(finite_NC)
     return TaskStatistics(mean_C.astype(np.float32), covariance_CC.astype(np.float32), len(finite_NC))
@@ -156,7 +156,7 @@ def draw(task: TaskStatistics, generator: np.random.Generator) -> Doubles:
 
 
 def draw_diagonal(task: TaskStatistics, generator: np.random.Generator) -> Doubles:
-    """The same as the authors of the paper draw: each channel by itself, its VARIANCE taken for its deviation.
+    """As the authors of the paper draw: each channel by itself, its VARIANCE used as its standard deviation.
 
     In single precision as there. Where the network has collapsed to a variance of, say, 1e-8 about a mean of 1, the
     draws are all the same number, and the distribution made of them is a point.
@@ -176,12 +176,12 @@ def global_gaussian(
     normalise: bool,
     seed: Sequence[int],
 ) -> Gaussian:
-    """The distribution that images are measured by, after the task of ``tasks[-1]`` with the embeddings ``z_NC``.
+    """The Gaussian for scoring after the task ``tasks[-1]``, whose embeddings are ``z_NC``.
 
     ``closed-form`` pools the statistics and shrinks the result by ``share``. The others draw as many embeddings of
     each task as it had images, and ``estimate`` the distribution of all that was drawn: ``sampled`` from full
     covariances, ``sampled-diagonal`` as the paper's authors do, ``sampled-past`` as DNE's authors do, who draw for
-    earlier tasks only and put the real embeddings of the latest one beside.
+    earlier tasks only and add the real embeddings of the latest one.
     """
     if pooling == "closed-form":
         mean_C, covariance_CC = pooled(tasks)
@@ -196,7 +196,7 @@ def global_gaussian(
 
 
 def tied_share(score_N: Singles) -> float:
-    """Share of the finite scores that another image has to the last bit.
+    """The share of the finite scores that are equal, to the last bit, to the score of another image.
 
     >>> tied_share(np.array([1, 1, 2, np.nan], np.float32))
     0.6666666666666666

@@ -1,6 +1,6 @@
-"""What EfficientAD minimises, and the maps it compares images by; torch tensors, imported by the functions.
+"""The losses and anomaly maps of EfficientAD; torch is imported by the functions.
 
-With ``t`` the teacher's standardised description of an image, ``a`` the autoencoder's, ``s1`` and ``s2`` the two halves
+With ``t`` the teacher's standardised features of an image, ``a`` the autoencoder's, ``s1`` and ``s2`` the two halves
 of the student's, all ``(N, C, H, W)``:
 
     L = hard(|t - s1|²) + mean |t - a|² + mean |a - s2|²
@@ -29,8 +29,8 @@ class Parts(NamedTuple):
 def quantile(values: torch.Tensor, share: float) -> torch.Tensor:
     """The ``share`` quantile of all values, interpolated linearly, as ``torch.quantile`` has it.
 
-    That one refuses more than 2**24 values; a batch of 12 has 384 * 64 * 64 * 12, which is more. Only the values above
-    the quantile are sorted here.
+    ``torch.quantile`` accepts at most 2**24 values; a batch of 12 has 384 * 64 * 64 * 12, which is more. Here only the
+    values above the quantile are sorted.
     """
     torch = import_torch()
     flat = values.detach().flatten()
@@ -58,7 +58,7 @@ def loss_parts(
 
     ``teacher`` and ``student`` (its first half) describe the image; the other three (``student_ae`` is the student's
     second half) describe what the autoencoder saw, which is the same image or a jittered one. The autoencoder is not
-    detached in the third part: it is drawn towards the student too.
+    detached in the third part, so it also learns from the student.
     """
     return Parts(
         hard_mean((teacher - student).square(), share),
@@ -85,10 +85,10 @@ def map_quantiles(maps_NBHW: torch.Tensor) -> torch.Tensor:
 
 
 def combine(maps_NBHW: torch.Tensor, quantiles_BQ: torch.Tensor | None = None) -> torch.Tensor:
-    """One map ``(N, H, W)``: half of each; with quantiles each first so that 0.9 of normal is 0 and 0.995 is 0.1."""
+    """The mean of both maps ``(N, H, W)``, first scaled so that their 0.9 and 0.995 quantiles become 0 and 0.1."""
     if quantiles_BQ is not None:
         start_B, end_B = quantiles_BQ.unbind(1)
-        # A branch that is the same everywhere has no spread to divide by; it then stays as small as it is.
+        # A constant map has no spread to divide by.
         spread_B = (end_B - start_B).clamp(min=1e-6)
         maps_NBHW = 0.1 * (maps_NBHW - start_B[:, None, None]) / spread_B[:, None, None]
     return maps_NBHW.mean(1)

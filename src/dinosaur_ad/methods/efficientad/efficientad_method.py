@@ -171,7 +171,7 @@ class EfficientAD(StatefulMethod):
         )
 
     def learn(self, lesson: Lesson) -> None:
-        """Train student and autoencoder on ``lesson.rehearse`` with the teacher's statistics of these images."""
+        """Train student and autoencoder on ``lesson.rehearse``; the teacher is standardised on the same images."""
         config = self.config
         photos = lesson.rehearse(config.replay, per=config.replay_per, seed=self.workbench.seed)
         require_normals(lesson.task, photos)
@@ -213,8 +213,9 @@ class EfficientAD(StatefulMethod):
         )
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
-        """Scores, maps (N, 64, 64) at 256 pixels, and the one threshold there is."""
+        """Scores, maps (N, 64, 64) at 256 pixels, and the one threshold of all tasks."""
         self._refuse_task(task)
+        self._require_learned()
         require_photos(photos)
         torch = import_torch()
         margin = 0 if self.config.padded else pdn.UNPADDED_MARGIN
@@ -258,7 +259,6 @@ class EfficientAD(StatefulMethod):
         self._threshold, self._tasks = threshold, tasks
 
     def _made_with(self) -> dict[str, Any]:
-        """What a stored model must have been made with to go on from it."""
         penalty = self._networks.penalty
         settings = {name: getattr(self.config, name) for name in ("channels", "size", "padded", "halving")}
         widths = {"pdn_widths": list(self.config.pdn_widths), "ae_widths": list(self.config.ae_widths)}
@@ -278,7 +278,7 @@ class EfficientAD(StatefulMethod):
         return Parameters(trainable + sum(parameter.numel() for parameter in teacher.parameters()), trainable)
 
     def info(self) -> dict[str, Any]:
-        """The teacher in its own words, and how student and autoencoder were trained."""
+        """The description of the teacher, and the training of student and autoencoder."""
         config, teacher, penalty = self.config, self._networks.teacher, self._networks.penalty
         scope = "each earlier task" if config.replay_per == "task" else "all earlier tasks together"
         absent = "none: no folder was given with penalty_images" if config.penalty else "none"

@@ -1,4 +1,4 @@
-"""A layer of EfficientAD's networks that torch has in another form; imports torch, as :mod:`pdn` must not."""
+"""Average pooling for EfficientAD's networks; a file of its own because :mod:`pdn` must not import torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EfficientAD's three networks at work: what is minimised in a step, and the two maps of a batch of images."""
+"""EfficientAD's three networks: the loss of a training step, and the two maps of a batch of images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
-from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.efficientad import distillation_losses as losses
 from dinosaur_ad.methods.efficientad import pdn
 from dinosaur_ad.methods.efficientad.penalty import PenaltyImages
@@ -52,20 +51,19 @@ class Networks:
 
     @cached_property
     def penalty(self) -> PenaltyImages | None:
-        """The images on which the student is to say nothing, if there are any."""
+        """The images of the penalty, if there are any."""
         config = self.config
         return PenaltyImages(config.penalty_images, config.size) if config.penalty and config.penalty_images else None
 
     def measure(self, batches: Iterable[torch.Tensor]) -> None:
         """Set the teacher's statistics to those of these images."""
-        network = self.teacher.network  # first of all, because it says what is missing
+        network = self.teacher.network  # first, because loading it may raise an error
         with import_torch().no_grad():
             self.statistics = pdn.channel_statistics(network(images) for images in batches)
 
     def describe(self, images: torch.Tensor) -> torch.Tensor:
-        """The teacher's standardised description (N, C, H, W)."""
-        if self.statistics is None:
-            raise InputError("EfficientAD has learned no task yet; call learn first.")
+        """The teacher's standardised features (N, C, H, W)."""
+        assert self.statistics is not None, "measure comes first"
         with import_torch().no_grad():
             return pdn.standardise(self.teacher.network(images).float(), *self.statistics)
 
@@ -90,17 +88,17 @@ class Networks:
 
     def maps(self, images: torch.Tensor) -> torch.Tensor:
         """Both maps (N, 2, H, W) of a batch."""
-        teacher = self.describe(images)  # first of all, because it says when nothing was learned yet
+        teacher = self.describe(images)
         self.learners.eval()
         return losses.maps(teacher, *self._halves(images), self.learners["autoencoder"](images))
 
     def _halves(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the student says in the place of the teacher, and in that of the autoencoder."""
+        """The student's outputs: the imitation of the teacher, and that of the autoencoder."""
         described = self._student(images)
         return described[:, : self.config.channels], described[:, self.config.channels :]
 
     def _student(self, images: torch.Tensor, channels: slice = slice(None)) -> torch.Tensor:
-        """These channels of what the student says; the others, half of its largest layer, are not computed."""
+        """These channels of the student's output; the others, half of its largest layer, are not computed."""
         student, conv2d = self.learners["student"], import_torch().nn.functional.conv2d
         described: torch.Tensor = conv2d(student[:-1](images), student[-1].weight[channels], student[-1].bias[channels])
         return described.float()
@@ -125,7 +123,7 @@ def jittered(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def epochs_within(epochs: int, steps: int | None, images: int, batch: int) -> int:
-    """The epochs to train: ``epochs``, but no more than it takes to make ``steps`` steps.
+    """The number of epochs: ``epochs``, but no more than needed for ``steps`` steps.
 
     >>> epochs_within(300, None, 209, 12), epochs_within(2000, 70_000, 209, 1), epochs_within(30, 70_000, 209, 1)
     (300, 335, 30)
@@ -134,7 +132,7 @@ def epochs_within(epochs: int, steps: int | None, images: int, batch: int) -> in
 
 
 def training_record(task: str, images: int, logs: Sequence[EpochLog], branches: Sequence[float]) -> dict[str, Any]:
-    """What there is to know of a task's training, JSON-able; ``branches`` are the means of both maps on normals."""
+    """The record of a task's training, as JSON; ``branches`` are the means of both maps over the training images."""
     return {
         "task": task,
         "images": images,

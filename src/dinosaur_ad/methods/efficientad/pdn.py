@@ -1,7 +1,7 @@
 """The networks of EfficientAD: the patch description network (PDN-S), the autoencoder, and where a teacher comes from.
 
 All are plain ``torch.nn.Sequential``, made by functions so that importing this module does not import torch. Images are
-``(N, 3, S, S)`` with S a multiple of 32, normalised by ImageNet's mean and deviation. A description is ``(N, C, S/4,
+``(N, 3, S, S)`` with S a multiple of 32, normalised by ImageNet's mean and deviation. Features are ``(N, C, S/4,
 S/4)``, or 8 cells smaller a side when the convolutions are not padded (56 instead of 64 at 256 pixels).
 """
 
@@ -66,14 +66,14 @@ def build_autoencoder(
     """The autoencoder: an image down to one vector of ``widths[1]`` numbers and up to a description.
 
     The decoder ends on twice the grid of the description. It is halved by a convolution (``halving``: 1,112,768
-    parameters, the paper's count) or brought down bilinearly (1,096,320, the original).
+    parameters, the paper's count) or resized bilinearly (1,096,320, the original).
     """
     nn = import_torch().nn
     narrow, wide = widths
     encoder: list[Any] = []
     for before, after in pairwise((3, narrow, narrow, wide, wide, wide)):
         encoder += [nn.Conv2d(before, after, 4, stride=2, padding=1), nn.ReLU()]
-    encoder.append(nn.Conv2d(wide, wide, size // 32))  # all that is left of the image: one cell
+    encoder.append(nn.Conv2d(wide, wide, size // 32))  # down to one cell
     decoder: list[Any] = []
     for side in decoder_sides(size):
         decoder += [
@@ -83,7 +83,7 @@ def build_autoencoder(
             nn.Dropout(0.2),
         ]
     grid = size // 4 - (0 if padded else 2 * UNPADDED_MARGIN)
-    # In the place of a resize, which is linear: hence no ReLU after it.
+    # Replaces a resize, which is linear: hence no ReLU.
     decoder.append(nn.Conv2d(wide, wide, 2, stride=2) if halving else nn.Upsample(size=grid, mode="bilinear"))
     if halving and not padded:
         raise InputError("An autoencoder that halves its map by a convolution describes the padded grid only.")
@@ -104,11 +104,11 @@ def decoder_sides(size: int) -> tuple[int, ...]:
 
 
 def build_seeded(build: Callable[[], torch.nn.Module], seed: int, device: str) -> torch.nn.Module:
-    """What ``build`` makes with weights drawn from ``seed``: the same on every device; torch's generator stays."""
+    """``build()`` with weights drawn from ``seed``, the same on every device; torch's own generator is not changed."""
     torch = import_torch()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        # The layout that a GPU's units for products want; with the other one every convolution rearranges its images.
+        # Channels last is the layout of tensor cores; otherwise every convolution converts its input.
         return build().to(device, memory_format=torch.channels_last)
 
 
@@ -117,7 +117,7 @@ def build_seeded(build: Callable[[], torch.nn.Module], seed: int, device: str) -
 
 @dataclass(frozen=True)
 class Teacher:
-    """A frozen PDN, and what is known of its weights."""
+    """A frozen PDN, and the origin of its weights."""
 
     network: torch.nn.Module
     description: str
@@ -126,7 +126,7 @@ class Teacher:
 
 
 def default_teacher() -> Path:
-    """Where a teacher is looked for when none is named."""
+    """The default file of the teacher."""
     return cache_home() / "teachers" / "pdn-small.safetensors"
 
 
@@ -134,7 +134,7 @@ def load_teacher(
     place: str, *, channels: int, widths: tuple[int, int], padded: bool, device: str, seed: int = 0
 ) -> Teacher:
     """The teacher in the file ``place``, the usual one when it is empty, or one of random weights (``"random"``)."""
-    import_torch()  # or say that it is missing
+    import_torch()  # or raise an error that says what to install
     from dinosaur_ad.encoders.backends.torch_backend import check_device
 
     check_device(device)
@@ -190,14 +190,13 @@ def _state_sha256(network: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-# --- what a channel usually is ---
+# --- channel statistics ---
 
 
 def channel_statistics(outputs: Iterable[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and deviation ``(C,)`` of each channel over all places of all batches ``(N, C, H, W)``.
 
-    Batches are merged as Welford's method does, in double precision: one pass, whatever the number of images. A channel
-    that never changes gets the deviation 1: it says nothing, and dividing by nothing would make it say everything.
+    Batches are merged by Welford's method in double precision. A constant channel gets the deviation 1.
     """
     torch = import_torch()
     count, mean_C, squares_C = 0, None, None

@@ -1,4 +1,4 @@
-"""EfficientAD's pretraining-image penalty: images of anything, on which the student is to say nothing.
+"""EfficientAD's pretraining penalty: images of anything, on which the student's output should be 0.
 
 The original draws one ImageNet image a step and adds the mean square of the student's first half on it to the loss, so
 that the student does not learn to imitate the teacher on what it has never seen. Any folder of images will do here.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GREY_SHARE = 0.3
 THREADS = 4
-# Prepared images that are kept in memory: all of a folder of 5000 at 256 pixels.
+# Resized images kept in memory: all of a folder of 5000 at 256 pixels.
 KEEP_BYTES = 2**30
 
 
@@ -39,7 +39,7 @@ class PenaltyImages:
 
     @cached_property
     def sha256(self) -> str:
-        """A hash of the files' names and lengths: reading millions of images for it would take longer than training."""
+        """A hash of the files' names and sizes; hashing millions of images would take longer than training."""
         lines = (f"{path.name}\0{path.stat().st_size}" for path in self.paths)
         return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 

@@ -33,7 +33,7 @@ class IUFConfig(Config, ABC):
 
     @abstractmethod
     def schedule(self, task: int) -> Schedule:
-        """How the task, counted from 0, is trained."""
+        """The schedule of the task, counted from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class FeatureIUFConfig(IUFConfig):
             )
 
     def schedule(self, task: int) -> Schedule:
-        """AdamW for the base stage, plain SGD for the incremental ones; the gradient is limited by the learner."""
+        """AdamW for the base stage, plain SGD for the incremental ones; the learner clips the gradient itself."""
         if task == 0:
             return Schedule.of(self, optimizer="adamw", clip=None)
         return Schedule.of(self, optimizer="sgd", rate=self.later_rate, decay=0.0, clip=None)

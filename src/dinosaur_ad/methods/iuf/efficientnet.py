@@ -81,14 +81,14 @@ class EfficientNetMaps:
 
 
 def build(name: str) -> Any:
-    """The network without its classifier, on the device that is the default just now."""
+    """The network without its classifier, on torch's current default device."""
     import transformers
 
     return transformers.EfficientNetModel(transformers.EfficientNetConfig(**ARCHITECTURES[name]))
 
 
 def maps_of(model: Any, images: torch.Tensor) -> list[torch.Tensor]:
-    """The last map of each resolution; what comes after 1/16 is not computed."""
+    """The last map of each resolution down to 1/16; later blocks are not computed."""
     found: dict[int, torch.Tensor] = {}
     hidden = model.embeddings(images)
     for block in model.encoder.blocks:
@@ -101,7 +101,7 @@ def maps_of(model: Any, images: torch.Tensor) -> list[torch.Tensor]:
 
 
 def channels_and_parameters(name: str) -> tuple[int, int]:
-    """Channels of the four maps together, and the network's parameters; nothing is loaded for it.
+    """The channels of the four maps together, and the network's parameters, without allocating them.
 
     >>> channels_and_parameters("efficientnet-b4")
     (272, 17548616)
@@ -113,7 +113,7 @@ def channels_and_parameters(name: str) -> tuple[int, int]:
 
 
 def draw(model: Any) -> None:
-    """Fill in random weights, the same ones every time, and statistics of noise, so that signals keep their size."""
+    """Draw random weights with a fixed seed, and batch-norm statistics of noise, which keep activations in scale."""
     generator = torch.Generator().manual_seed(5)
     model.eval()
     for module in model.modules():
@@ -145,8 +145,8 @@ def find_weights(weights: str) -> Path:
     if isinstance(found, str):
         return Path(found)
     raise EncoderError(
-        f"The weights of EfficientNet-B4 are not here; fetch them with 'hf download {HUB} {FILE}', or name a copy of "
-        f"that file with --set iuf.weights=FILE, or use other features: {SUBSTITUTES}."
+        f"The weights of EfficientNet-B4 are not on this machine; fetch them with 'hf download {HUB} {FILE}', or name "
+        f"a copy of that file with --set iuf.weights=FILE, or use other features: {SUBSTITUTES}."
     )
 
 

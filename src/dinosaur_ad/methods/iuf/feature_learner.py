@@ -1,6 +1,6 @@
-"""The published IUF as a learner: features are reconstructed, updates of later tasks are damped and mixed with the old.
+"""The published IUF: features are reconstructed; later updates are damped and mixed with the old weights.
 
-The first task is the base stage, every later one an incremental stage; they differ in optimiser and loss.
+The first task is the base stage, every later one an incremental stage; they differ in optimizer and loss.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class FeatureLearner(Learner):
         """A new network for the features of the backbone."""
         return FeatureNetwork(self.config, self.backbone.channels, self.backbone.side)
 
-    # --- learning ---
+    # --- training ---
 
     def begin(self, task: int, photos: Sequence[Photo]) -> None:
-        """Compute the features once: no augmentation changes them. Later tasks remember the weights of before."""
+        """Compute the features once, because there is no augmentation; from the second task on, copy the weights."""
         super().begin(task, photos)
         middle = self.config.layers - 1
         self.extra["history"] = torch.zeros(middle, HISTORY, self.config.width, device=self.device)
@@ -89,26 +89,26 @@ class FeatureLearner(Learner):
         compression = torch.zeros((), device=self.device)
         if self.task == 0:
             compression = self._compression(torch.stack([each.float().mean(dim=1) for each in middle]), step.index)
-        self.note(reconstruction, discrimination, compression, variety(made, given))
+        self.log_parts(reconstruction, discrimination, compression, variety(made, given))
         return reconstruction + discrimination + config.compression * compression
 
     def _compression(self, rows_KNC: torch.Tensor, index: int) -> torch.Tensor:
-        """The loss over the images of this epoch so far; only those of this batch carry gradients."""
+        """The compression loss over the images of this epoch so far; only this batch has gradients."""
         count, history_KHC = rows_KNC.shape[1], self.extra["history"]
         earlier = min(index * self.config.batch, HISTORY - count)
         losses = [
             share_of_small_singular_values(torch.cat([old[HISTORY - earlier :], new]), SMALL / self.config.width)
             for old, new in zip(history_KHC, rows_KNC, strict=True)
         ]
-        # The newest are at the end; how many count follows from the index of the step, so an epoch begins with none.
+        # The newest are at the end; the index of the step says how many are valid, so an epoch begins with none.
         history_KHC.copy_(history_KHC.roll(-count, dims=1))
         history_KHC[:, HISTORY - count :] = rows_KNC.detach()
         return torch.stack(losses).mean()
 
     def before_step(self, step: Step) -> None:
-        """Limit the gradient, then ``G <- P G`` for the damped layers, whose rows are the channels that P knows.
+        """Clip the gradient, then ``G <- P G`` for the damped layers, whose rows are the channels of P.
 
-        In this order, as the original: the training loop would limit what is left after the damping.
+        In this order, as in the original: the training loop would clip after the damping.
         """
         nn.utils.clip_grad_norm_(self.module.parameters(), self.config.clip)
         for name, damping_CC in self._damping.items():
@@ -121,7 +121,7 @@ class FeatureLearner(Learner):
         """``theta <- 0.05 before + 0.95 theta``, of running statistics too."""
         if self._before:
             values, before = zip(*self._before, strict=True)
-            # theta + mix (before - theta) of all tensors in a few steps of the device instead of one each.
+            # theta + mix (before - theta), for all tensors in a few kernels instead of one each.
             get_ema_multi_avg_fn(1 - self.config.mix)(values, before, None)
 
     def end(self, photos: Sequence[Photo]) -> None:
@@ -133,7 +133,7 @@ class FeatureLearner(Learner):
         self._table_NLF, self._row_of, self._before, self._damping = torch.empty(0), {}, [], {}
 
     def _mean_outputs(self, photos: Sequence[Photo]) -> dict[str, list[torch.Tensor]]:
-        """What each damped layer gives, averaged over places, in groups (N, C)."""
+        """The outputs of each damped layer, averaged over positions, in batches (N, C); collected by forward hooks."""
         found: dict[str, list[torch.Tensor]] = {}
 
         def keep(name: str) -> Any:
@@ -142,7 +142,7 @@ class FeatureLearner(Learner):
         layers = self.module.eval().reconstructor.damped()
         handles = [layer.register_forward_hook(keep(name)) for name, layer in layers.items()]
         try:
-            with torch.no_grad(), self.asking():
+            with torch.no_grad(), self.scoring_precision():
                 for group in batched(photos, AT_ONCE):
                     rows = [self._row_of[photo.key] for photo in group]
                     self.module(to_images(self._prepared(group), self.device), self._table_NLF[rows])
@@ -155,29 +155,29 @@ class FeatureLearner(Learner):
         """The Gram matrices (C, C) float64 of the damped layers' outputs over all images of all tasks."""
         return self._grams
 
-    def recall(self, kept: Mapping[str, torch.Tensor]) -> None:
-        """Take the Gram matrices back."""
+    def restore_kept(self, kept: Mapping[str, torch.Tensor]) -> None:
+        """Restore the Gram matrices."""
         self._grams = {name: gram.cpu() for name, gram in kept.items()}
 
     def _prepared(self, photos: Sequence[Photo]) -> NDArray[np.uint8]:
         return self.workbench.cache.prepared(photos, self.config.size)
 
-    # --- judging ---
+    # --- scoring ---
 
-    def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
-        """How far the reconstruction is from the features at each place (N, H, W), and what ``image_score`` says."""
+    def score(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The distance of the reconstruction to the features (N, H, W), and its reduction by ``image_score``."""
         given = self.backbone(pixels)
-        with self.asking():
+        with self.scoring_precision():
             made, _, _ = self.module.eval()(to_images(pixels, self.device), given)
         map_NHW = torch.linalg.vector_norm(made - given, dim=2).unflatten(1, (self.backbone.side,) * 2)
         return image_score(map_NHW, self.config.image_score, self.config.size), map_NHW
 
     def parameters(self) -> Parameters:
-        """The frozen backbone counts, but is not trained."""
+        """The frozen backbone is counted, but not as trainable."""
         return Parameters(self.trainable() + self.backbone.parameters, self.trainable())
 
     def info(self) -> dict[str, Any]:
-        """The backbone in its own words."""
+        """The description of the backbone."""
         return self.backbone.info() | {
             "precision": precision_words(self.config, self.workbench.device),
             "image_score": self.config.image_score,

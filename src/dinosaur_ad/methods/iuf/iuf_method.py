@@ -128,7 +128,7 @@ BATCH = 16  # images scored together
     },
 )
 class IUF(StatefulMethod):
-    """The network, what it keeps of earlier tasks, and how training went."""
+    """The network, what it keeps of earlier tasks, and a record of each training."""
 
     title = "IUF"
     needs = ("torch",)
@@ -141,8 +141,8 @@ class IUF(StatefulMethod):
 
     @cached_property
     def learner(self) -> Learner:
-        """The network and its rules; built when first needed."""
-        import_torch()  # or say what to install
+        """The network with its losses; built when first needed."""
+        import_torch()  # or raise an error that says what to install
         if isinstance(self.config, PixelIUFConfig):
             from dinosaur_ad.methods.iuf.pixel_learner import PixelLearner
 
@@ -152,7 +152,7 @@ class IUF(StatefulMethod):
         return FeatureLearner(self.config, self.workbench)
 
     def learn(self, lesson: Lesson) -> None:
-        """Train on the images of the task alone, keep what later tasks must respect, and set the threshold."""
+        """Train on the images of this task only, and set the threshold."""
         config, learner, task = self.config, self.learner, len(self._history)
         require_normals(lesson.task, lesson.train)
         if task >= config.max_tasks:
@@ -177,7 +177,7 @@ class IUF(StatefulMethod):
             settings=config.identity(),
         )
         learner.end(lesson.train)
-        self._history.append(_summary(lesson.task, logs))
+        self._history.append(_training_summary(lesson.task, logs))
         self._threshold = training_threshold(self.score(lesson.train).image)
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
@@ -188,7 +188,7 @@ class IUF(StatefulMethod):
         images, maps = [], []
         with import_torch().inference_mode():
             for group in batched(photos, BATCH):
-                image_N, map_NHW = self.learner.judge(self.workbench.cache.prepared(group, self.config.size))
+                image_N, map_NHW = self.learner.score(self.workbench.cache.prepared(group, self.config.size))
                 images.append(image_N.cpu().numpy())
                 maps.append(map_NHW.cpu().numpy())
         threshold_N = np.full(len(photos), self._threshold, np.float32)
@@ -213,7 +213,7 @@ class IUF(StatefulMethod):
         return dict(json.loads(json.dumps(made_with)))  # tuples as lists
 
     def storage_bytes(self) -> int:
-        """All trained weights and what is kept beside them; the paper prints none for methods that change weights."""
+        """All trained weights and what is kept for damping; the paper prints none for methods that change weights."""
         return sum(value.nbytes for value in self.learner.state().values()) if self._history else 0
 
     def parameters(self) -> Parameters:
@@ -226,7 +226,7 @@ class IUF(StatefulMethod):
         return True
 
     def info(self) -> dict[str, Any]:
-        """What the network is, and how training went, task by task."""
+        """The description of the network, and the losses of each task's training."""
         return self.learner.info() | {
             "epochs_a_task": self.config.epochs,
             "training": self._history,
@@ -235,20 +235,17 @@ class IUF(StatefulMethod):
         }
 
 
-def _summary(task: str, logs: Sequence[EpochLog]) -> dict[str, Any]:
-    """One task's training in a few numbers: the loss and its parts at the start and at the end.
+def _training_summary(task: str, logs: Sequence[EpochLog]) -> dict[str, Any]:
+    """The loss of a task's training and its unweighted parts (reconstruction, discrimination, compression, variety)."""
 
-    ``variety``: how much reconstructions differ between images, as a share of how much the images do.
-    """
-
-    def of(log: EpochLog) -> dict[str, float | None]:
+    def finite(log: EpochLog) -> dict[str, float | None]:
         values = {"loss": log.loss, **log.extra}
         return {name: finite_or_none(value) for name, value in values.items()}
 
     return {
         "task": task,
         "epochs": len(logs),
-        "first_epoch": of(logs[0]),
-        "last_epoch": of(logs[-1]),
+        "first_epoch": finite(logs[0]),
+        "last_epoch": finite(logs[-1]),
         "steps_skipped_not_finite": sum(log.skipped for log in logs),
     }

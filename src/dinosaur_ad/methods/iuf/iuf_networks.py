@@ -1,4 +1,4 @@
-"""The networks of IUF: attention with a multiplied query, the paper's network on pixels, the published ones on features.
+"""The networks of IUF: attention with a multiplied query, one network on pixels, two on features.
 
 Tokens are (N, L, C), row by row of a square grid. The published networks have 7.7 and 1.4 million parameters.
 """
@@ -81,7 +81,7 @@ class PatchTransformer(nn.Module):  # type: ignore[misc]
         return tokens
 
     def forward(self, tokens: torch.Tensor, factors: Sequence[torch.Tensor] = ()) -> list[torch.Tensor]:
-        """What each block gives; the first ``len(factors)`` blocks have their queries multiplied by them."""
+        """The output of each block; the queries of the first ``len(factors)`` blocks are multiplied by them."""
         tokens = nn.functional.gelu(self.norm(tokens + self.position))
         outputs = []
         for number, block in enumerate(self.blocks):
@@ -91,7 +91,7 @@ class PatchTransformer(nn.Module):  # type: ignore[misc]
 
 
 class Reconstruction(NamedTuple):
-    """What the network makes of images: pixels (N, 3, S, S), latent tokens (N, L, C) and logits (N, T) of tasks."""
+    """The network's outputs: pixels (N, 3, S, S), latent tokens (N, L, C) and logits (N, T) of the tasks."""
 
     images: torch.Tensor
     tokens: torch.Tensor
@@ -113,7 +113,7 @@ class PixelNetwork(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, images: torch.Tensor, *, classify: bool = False) -> Reconstruction:
-        """Reconstruct images; which task they are of is only asked in training: the head is 99.9 % of the network."""
+        """Reconstruct images; ``classify`` adds logits, for training only: their head has 99.9 % of the parameters."""
         seen = self.discriminator(self.discriminator.embed(images))
         logits = self.head(seen[-1].flatten(1)) if classify else None
         factors = [features.detach() for features in seen[:-1]]
@@ -157,7 +157,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
-    """A learned query at each place asks first the encoder, then the layer before; it never sees its own input."""
+    """Learned queries attend first to the encoder's output, then to the output of the layer before."""
 
     def __init__(self, config: FeatureIUFConfig, places: int) -> None:
         super().__init__()
@@ -167,12 +167,12 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(config.width) for _ in range(3))
 
     def forward(self, before: torch.Tensor, encoded: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        """``before`` is what the layer before gave, ``encoded`` what the encoder gave, both (N, L, C)."""
+        """``before`` is the output of the layer before, ``encoded`` that of the encoder, both (N, L, C)."""
         query = self.query.weight.expand_as(encoded)
-        asked = self.ask_encoder(query + position, encoded + position, encoded)
-        query = self.norm1(query + self.dropout(asked))
-        asked = self.ask_before(query + position, before + position, before)
-        query = self.norm2(query + self.dropout(asked))
+        attended = self.ask_encoder(query + position, encoded + position, encoded)
+        query = self.norm1(query + self.dropout(attended))
+        attended = self.ask_before(query + position, before + position, before)
+        query = self.norm2(query + self.dropout(attended))
         result: torch.Tensor = self.norm3(query + self.dropout(self.mlp(query)))
         return result
 
@@ -192,7 +192,7 @@ class Reconstructor(nn.Module):  # type: ignore[misc]
     def forward(
         self, features: torch.Tensor, factors: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """The reconstruction, and what the decoder's layers gave but for the last, each normalised (N, L, C)."""
+        """The reconstruction, and the outputs of all but the last decoder layer, each normalised (N, L, C)."""
         side = (self.side, self.side, -1)
         position = torch.cat([self.columns[None].expand(side), self.rows[:, None].expand(side)], -1).flatten(0, 1)
         encoded = self.inward(features)
@@ -214,7 +214,7 @@ class Reconstructor(nn.Module):  # type: ignore[misc]
 
 
 class ObjectNetwork(nn.Module):  # type: ignore[misc]
-    """Which object an image shows: a convolution of each pixel, blocks of attention, the mean, an MLP.
+    """Classifies the object in an image: a 1x1 convolution, blocks of attention, the mean, an MLP.
 
     ``config.object_side`` cells a side attend; pixels are averaged to them after the convolution. With
     ``config.object_attention`` "rows" only cells of one row see each other, as in the original.
@@ -232,7 +232,7 @@ class ObjectNetwork(nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Logits (N, T), and what each block gave, detached (N, C, H, W)."""
+        """Logits (N, T), and the output of each block, detached (N, C, H, W)."""
         cells = cell_means(self.stem(images), self.cell)
         grid = cells.shape[-2:]
         tokens = cells.permute(0, 2, 3, 1)
@@ -246,7 +246,7 @@ class ObjectNetwork(nn.Module):  # type: ignore[misc]
 
 
 class FeatureNetwork(nn.Module):  # type: ignore[misc]
-    """Both networks: what the second sees of the object steers the first."""
+    """Both networks: features of the object network multiply the queries of the reconstructor."""
 
     def __init__(self, config: FeatureIUFConfig, channels: int, side: int) -> None:
         super().__init__()

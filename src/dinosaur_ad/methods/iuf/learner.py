@@ -1,4 +1,4 @@
-"""What the two networks of IUF have in common while they are taught and asked."""
+"""The base class of the two forms of IUF: a network, its losses, and what it keeps of earlier tasks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PARTS = ("reconstruction", "discrimination", "compression", "variety")
 class Learner(ABC):
     """A network, what it keeps of earlier tasks, and how one task is learned.
 
-    ``begin`` a task, hand ``loss``, ``before_step``, ``after_step`` and ``after_epoch`` to the training loop, ``end``
-    it. ``extra`` are tensors that change in place during training and have to survive an interruption; the loop puts
-    them back when it skips a step whose loss is not finite.
+    A task: :meth:`begin`, then the training loop with the callbacks ``loss``, ``before_step``, ``after_step`` and
+    ``after_epoch``, then :meth:`end`. ``extra`` are the tensors that the callbacks change in place; they are part of
+    the training loop's checkpoint.
     """
 
     def __init__(self, config: IUFConfig, workbench: Workbench) -> None:
@@ -43,56 +43,56 @@ class Learner(ABC):
 
     @abstractmethod
     def build(self) -> torch.nn.Module:
-        """A new network, on the device that is the default just now."""
+        """A new network on torch's current default device."""
 
     @property
     def module(self) -> torch.nn.Module:
-        """The network; the first time its weights are drawn from the seed, on the CPU: the same for every device."""
+        """The network; its first weights are drawn from the seed on the CPU, so they are the same on every device."""
         if self._module is None:
             with seeded(self.workbench.seed, self.device):
                 self._module = self.build().to(self.device)
         return self._module
 
+    def state(self) -> dict[str, torch.Tensor]:
+        """Weights and :meth:`kept` by name."""
+        weights = {f"network.{name}": value for name, value in self.module.state_dict().items()}
+        return weights | {f"kept.{name}": value for name, value in self.kept().items()}
+
     def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Take the weights, and what is :meth:`kept`, from what :meth:`state` gave."""
-        with torch.device("meta"):  # no time for drawing weights that are then overwritten
+        """Take over what :meth:`state` returned."""
+        with torch.device("meta"):  # initialising weights that are then overwritten takes time
             self._module = self.build()
         self._module.to_empty(device=self.device)
         self._module.load_state_dict(
             {name[8:]: value for name, value in tensors.items() if name.startswith("network.")}
         )
-        self.recall({name[5:]: value for name, value in tensors.items() if name.startswith("kept.")})
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """All that was learned, by name."""
-        weights = {f"network.{name}": value for name, value in self.module.state_dict().items()}
-        return weights | {f"kept.{name}": value for name, value in self.kept().items()}
+        self.restore_kept({name[5:]: value for name, value in tensors.items() if name.startswith("kept.")})
 
     @abstractmethod
     def kept(self) -> dict[str, torch.Tensor]:
-        """What is remembered of earlier tasks besides the weights."""
+        """What is kept of earlier tasks besides the weights."""
 
     @abstractmethod
-    def recall(self, kept: Mapping[str, torch.Tensor]) -> None:
-        """Take back what :meth:`kept` gave."""
+    def restore_kept(self, kept: Mapping[str, torch.Tensor]) -> None:
+        """Take over what :meth:`kept` returned."""
 
     def trainable(self) -> int:
-        """How many parameters are trained; counted without any memory for them."""
+        """The number of trained parameters, counted without allocating them."""
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in self.build().parameters())
 
     @abstractmethod
     def parameters(self) -> Parameters:
-        """All parameters, and those trained."""
+        """All parameters, and the trained ones."""
 
     @abstractmethod
     def info(self) -> dict[str, Any]:
-        """What it is, in words."""
+        """A description of the network, as JSON."""
 
-    # --- learning ---
+    # --- training ---
 
     def begin(self, task: int, photos: Sequence[Photo]) -> None:
-        """Get ready for a task, counted from 0."""
+        """Prepare for a task, counted from 0."""
         self.task = task
         self.extra = {"parts": torch.zeros(len(PARTS) + 1, device=self.device)}
 
@@ -102,11 +102,10 @@ class Learner(ABC):
 
     @abstractmethod
     def before_step(self, step: Step) -> None:
-        """Change the gradients, if they are to be changed."""
+        """Change the gradients."""
 
-    @abstractmethod
-    def after_step(self, step: Step) -> None:
-        """Change the weights, if they are to be changed."""
+    def after_step(self, step: Step) -> None:  # noqa: B027
+        """Change the weights; by default nothing."""
 
     def after_epoch(self, epoch: int) -> dict[str, float]:
         """The means of the parts of the loss over the epoch."""
@@ -118,26 +117,26 @@ class Learner(ABC):
     def end(self, photos: Sequence[Photo]) -> None:
         """Keep what later tasks need of this one."""
 
-    def note(self, *parts: torch.Tensor) -> None:
-        """Add the parts of one loss to those of the epoch; without waiting for the device."""
+    def log_parts(self, *parts: torch.Tensor) -> None:
+        """Add the parts of one loss to the sums of the epoch, without synchronising with the device."""
         one = torch.ones((), device=self.device)
         self.extra["parts"].add_(torch.stack([*(part.detach().float() for part in parts), one]))
 
-    # --- judging ---
+    # --- scoring ---
 
-    def asking(self) -> AbstractContextManager[None]:
-        """The precision in which the network answers when it is not trained."""
+    def scoring_precision(self) -> AbstractContextManager[None]:
+        """The context in which the network scores."""
         return deterministic(tf32=uses_tf32(self.config, self.workbench.device))
 
     @abstractmethod
-    def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Image scores (N,) and maps (N, H, W) of prepared images (N, S, S, 3)."""
+    def score(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Image scores (N,) and maps (N, H, W) of resized images (N, S, S, 3)."""
 
 
 def variety(made: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-    """How much what was made differs between the images of a batch, as a share of how much they differ themselves.
+    """The standard deviation of reconstructions over a batch, as a share of that of the images.
 
-    0: the same for every image, the mean image at best. 1: as different as they are. A single image gives 0.
+    0: the same reconstruction for every image. 1: as different as the images. A single image gives 0.
     """
     made, given = (each.detach().float().std(dim=0, correction=0).mean() for each in (made, given))
     return made / given.clamp_min(1e-6)
@@ -145,7 +144,7 @@ def variety(made: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Chance on the CPU and on ``device`` comes from ``seed`` inside, and is as before afterwards."""
+    """Seed torch's generators on the CPU and on ``device``; restored afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

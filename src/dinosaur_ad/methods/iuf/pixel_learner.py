@@ -1,6 +1,6 @@
 """The paper's IUF: three small vision transformers on pixels, trained from scratch.
 
-Tokens z of the encoder (N, L, C) are decoded to pixels; the discriminator says which task an image is of, and its
+Tokens of the encoder (N, L, C) are decoded to pixels; the discriminator classifies the task of an image, and its
 features multiply the encoder's queries. Nearly all parameters are those of the discriminator's head.
 """
 
@@ -40,7 +40,7 @@ def _set_gradients(parameters: Sequence[torch.nn.Parameter], values: torch.Tenso
 
 
 class PixelLearner(Learner):
-    """The paper's network with its losses, its damped gradients and its pull towards the weights of before."""
+    """The paper's network: its losses, damped gradients, and the pull towards the weights of the task before."""
 
     config: PixelIUFConfig
 
@@ -55,14 +55,14 @@ class PixelLearner(Learner):
         return PixelNetwork(self.config)
 
     def constrained(self) -> dict[str, torch.nn.Parameter]:
-        """Encoder and decoder: what is damped and pulled. The discriminator is free, and so is its huge head."""
+        """The parameters that are damped and pulled: encoder and decoder, not the discriminator and its large head."""
         named = self.module.named_parameters()
         return {name: parameter for name, parameter in named if name.startswith(CONSTRAINED)}
 
-    # --- learning ---
+    # --- training ---
 
     def begin(self, task: int, photos: Sequence[Photo]) -> None:
-        """From the second task on: remember the weights of before (2 MB of the 2.5 GB), damp by their directions."""
+        """From the second task on: copy the constrained weights (2 MB of 2.5 GB) and compute the damping matrix."""
         super().begin(task, photos)
         self.extra["latent"] = torch.zeros(self.config.batch, self.config.width, device=self.device)
         self._before, self._damping_CC = {}, None
@@ -81,7 +81,7 @@ class PixelLearner(Learner):
         latent_NC = made.tokens.float().mean(dim=1)
         compression = tail_of_singular_values(latent_NC, config.directions)
         self.extra["latent"].zero_()[: len(images)] = latent_NC.detach()
-        self.note(reconstruction, discrimination, compression, variety(made.images, images))
+        self.log_parts(reconstruction, discrimination, compression, variety(made.images, images))
         return (
             config.reconstruction * reconstruction
             + config.discrimination * discrimination
@@ -92,10 +92,10 @@ class PixelLearner(Learner):
         """``G <- G P`` where the last axis is that of the tokens' channels, then ``G <- G + beta (theta - before)``."""
         if self._damping_CC is None:
             return
-        # The decoder's patch projection is counted, but no image ever passes through it: it has no gradient.
+        # The decoder's patch projection is counted, but never used in a forward pass: it has no gradient.
         moved = {name: each for name, each in self.constrained().items() if each.grad is not None}
         damped = [each for each in moved.values() if each.shape[-1] == self.config.width]
-        # All together: parameter by parameter a GPU would wait for hundreds of tiny steps.
+        # All together: one parameter at a time would launch hundreds of tiny kernels.
         rows_RC = torch.cat([each.grad.reshape(-1, self.config.width) for each in damped]) @ self._damping_CC
         _set_gradients(damped, rows_RC.flatten())
         before = torch.cat([self._before[name].flatten() for name in moved])
@@ -104,9 +104,6 @@ class PixelLearner(Learner):
             torch.cat([each.grad.flatten() for each in moved.values()])
             + self.config.pull * (torch.cat([each.detach().flatten() for each in moved.values()]) - before),
         )
-
-    def after_step(self, step: Step) -> None:
-        """Nothing more: the pull was in the gradient."""
 
     def end(self, photos: Sequence[Photo]) -> None:
         """Keep the directions of the last batch; rows of zeros below a short one change nothing."""
@@ -117,16 +114,16 @@ class PixelLearner(Learner):
         """The directions of the last batch of the last task, (C, C) float64."""
         return {} if self._directions_CC is None else {"directions": self._directions_CC}
 
-    def recall(self, kept: Mapping[str, torch.Tensor]) -> None:
-        """Take the directions back."""
+    def restore_kept(self, kept: Mapping[str, torch.Tensor]) -> None:
+        """Restore the directions."""
         self._directions_CC = kept["directions"].cpu() if "directions" in kept else None
 
-    # --- judging ---
+    # --- scoring ---
 
-    def judge(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The error of each pixel, averaged over channels (N, S, S), and of it what ``image_score`` says."""
+    def score(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The error of each pixel, averaged over channels (N, S, S), and its reduction by ``image_score``."""
         images = to_images(pixels, self.device)
-        with self.asking():
+        with self.scoring_precision():
             error_NCHW = (images - self.module.eval()(images).images).abs()
         map_NHW = error_NCHW.mean(dim=1)
         patch_NHW = nn.functional.avg_pool2d(map_NHW[:, None], self.config.patch)[:, 0]
@@ -143,7 +140,7 @@ class PixelLearner(Learner):
         return Parameters(self.trainable(), self.trainable())
 
     def info(self) -> dict[str, Any]:
-        """No pretrained weights: all was learned from the tasks."""
+        """The network, which has no pretrained weights."""
         config = self.config
         return {
             "description": f"encoder, decoder and discriminator of {config.layers} transformer blocks of width "

@@ -1,8 +1,9 @@
-"""What IUF adds to a reconstruction: losses that squeeze features into few directions, and damped updates.
+"""IUF's additions to a reconstruction: losses that compress features into few directions, and damped updates.
 
-Right singular vectors ``Vh_KC`` (a row a direction of the C channels, the most important first) say where earlier tasks
-live. An update is taken apart along them, each part is multiplied by ``w_k``, and it is put together again: nothing
-moves along the first direction, everything along the last. That is one matrix, ``P = Vh^T diag(w) Vh``.
+The rows of ``Vh_KC``, right singular vectors of the features of earlier tasks, are directions of the C channels, the
+most important first. An update is projected on them, each component is multiplied by ``w_k``, and the components are
+added up: nothing moves along the first direction, everything along the last. That is one matrix,
+``P = Vh^T diag(w) Vh``.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ def directions_of_rows(rows_NC: torch.Tensor) -> torch.Tensor:
 
 
 def directions_of_gram(gram_CC: torch.Tensor) -> torch.Tensor:
-    """The same ``(C, C)`` from ``rows^T rows``, which stays as small as it is however many rows are added to it."""
+    """The same ``(C, C)`` from the Gram matrix ``rows^T rows``, whose size does not depend on the number of rows."""
     return torch.linalg.eigh(gram_CC.cpu().double()).eigenvectors.T.flip(0)
 
 
 def tail_of_singular_values(rows_NC: torch.Tensor, kept: int) -> torch.Tensor:
     """The sum of all singular values but the ``kept`` largest: how far the rows are from ``kept`` directions.
 
-    What is not finite counts as zero, since no decomposition takes it; the reconstruction carries it into the loss.
+    Values that are not finite count as zero here, because no decomposition accepts them.
     """
     return _singular_values(rows_NC)[kept:].sum().to(rows_NC.device)
 

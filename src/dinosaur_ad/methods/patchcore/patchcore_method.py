@@ -69,7 +69,7 @@ from dinosaur_ad.methods.contract import (
 )
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.patchcore.patch_features import PatchFeatures
-from dinosaur_ad.methods.shared.flat_memory import FlatMemory, remember
+from dinosaur_ad.methods.shared.flat_memory import FlatMemory, build_memory
 from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
 from dinosaur_ad.methods.shared.torch_tools import import_torch
 
@@ -131,16 +131,7 @@ class PatchCore(StatefulMethod):
 
     def __init__(self, config: PatchCoreConfig, workbench: Workbench) -> None:
         super().__init__(config, workbench)
-        self._features = PatchFeatures(
-            config.backbone,
-            weights=config.weights,
-            layers=config.layers,
-            size=config.size,
-            dim=config.dim,
-            average=config.average,
-            seed=workbench.seed,
-            device=workbench.device,
-        )
+        self._features = PatchFeatures(config, workbench)
         self._tasks: list[str] = []
         self._memory: FlatMemory | None = None
         self._threshold = 0.0
@@ -157,7 +148,7 @@ class PatchCore(StatefulMethod):
         )
 
     def learn(self, lesson: Lesson) -> None:
-        """Keep a coreset of the old memory and of all patches of ``lesson.rehearse``, and set the threshold."""
+        """Select a coreset of the old memory and of all patches of ``lesson.rehearse``, and set the threshold."""
         config, seed = self.config, self.workbench.seed
         photos = lesson.rehearse(config.replay, per=config.replay_per, seed=seed)
         require_normals(lesson.task, photos)
@@ -167,20 +158,20 @@ class PatchCore(StatefulMethod):
             size = coreset_size(len(points_PC), config.ratio, config.minimum)
             first = int(np.random.default_rng([seed, len(self._tasks)]).integers(len(points_PC)))
             picks_M = greedy_coreset(points_PC[None], size, first=first)[0]
-            self._memory = remember(points_PC[picks_M], config.neighbours)
-            image_N, _ = self._judge(points_PC[old:], len(photos))
+            self._memory = build_memory(points_PC[picks_M], config.neighbours)
+            image_N, _ = self._patch_scores(points_PC[old:], len(photos))
         self._threshold = training_threshold(image_N.cpu().numpy())
         self._tasks.append(lesson.task)
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
-        """Scores and maps (N, 28, 28) on the grid of the features, and the one threshold there is."""
+        """Scores and maps (N, 28, 28) on the grid of the features, and the one threshold of all tasks."""
         self._refuse_task(task)
         require_photos(photos)
         torch = import_torch()
         images, maps = [], []
         with torch.inference_mode():
             for group in batched(photos, BATCH):
-                image_N, map_NP = self._judge(self._patches(group), len(group))
+                image_N, map_NP = self._patch_scores(self._patches(group), len(group))
                 images.append(image_N.cpu().numpy())
                 maps.append(map_NP.cpu().numpy())
         map_NP = np.concatenate(maps)
@@ -191,7 +182,7 @@ class PatchCore(StatefulMethod):
             thresholds=np.full(len(photos), self._threshold, np.float32),
         )
 
-    def _judge(self, points_PC: torch.Tensor, images: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _patch_scores(self, points_PC: torch.Tensor, images: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Image scores (N,) and patch scores (N, H * W) of the patches of ``images`` images."""
         self._require_learned()
         assert self._memory is not None
@@ -214,9 +205,9 @@ class PatchCore(StatefulMethod):
         return features_PC.reshape(len(photos), -1, self.config.dim)
 
     def _gather(self, photos: Sequence[Photo]) -> tuple[torch.Tensor, int]:
-        """The old memory and below it the patches of all photos, and how many vectors the old memory is.
+        """The old memory followed by the patches of all photos, and the number of vectors of the old memory.
 
-        They are written into one tensor made beforehand: at its largest it takes gigabytes, and must not exist twice.
+        They are written into one tensor allocated beforehand: it can take gigabytes and must not exist twice.
         """
         torch = import_torch()
         old = 0 if self._memory is None else len(self._memory.bank_MC)
@@ -271,7 +262,7 @@ class PatchCore(StatefulMethod):
         return Parameters(self._features.maps.spec.parameters + projection, projection)
 
     def info(self) -> dict[str, Any]:
-        """The backbone in its own words, and what was made of its maps."""
+        """The description of the backbone, and of the memory."""
         scope = "each earlier task" if self.config.replay_per == "task" else "all earlier tasks together"
         return self._features.maps.network.info() | {
             "memory_vectors": 0 if self._memory is None else len(self._memory.bank_MC),

@@ -1,4 +1,4 @@
-"""One flat memory of feature vectors, whatever place or task they come from, and the distance of a patch to it.
+"""One flat memory of feature vectors of all positions and tasks, and the distance of a patch to it.
 
 PatchCore's re-weighting makes a distance count less where the memory is crowded. With ``m*`` the vector nearest to a
 patch ``x``, and ``N_b(m*)`` the ``b`` vectors of the memory nearest to ``m*`` (itself among them),
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-# Distances held at a time. Never the whole matrix: a million patches against sixty thousand vectors are 240 GB.
+# Distances in memory at a time: the whole matrix of a million patches and sixty thousand vectors takes 240 GB.
 BLOCK_BYTES = 256 * 2**20
 
 
@@ -31,8 +31,8 @@ class FlatMemory:
     def distances(self, points_PC: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Distance of each point to the memory ``(P,)``, as it is and re-weighted.
 
-        The nearest vector is found by products, its distance is then computed by difference: for a point that is
-        itself in the memory a difference of large squares would not be zero.
+        The nearest vector is found by matrix products, its distance is then computed by difference: for a point that is
+        in the memory, a difference of large squares would not be zero.
         """
         import torch
 
@@ -50,15 +50,15 @@ class FlatMemory:
         import torch
 
         if self.neighbours_MB.shape[1] < 2:
-            return distance_P  # without neighbours there is no crowd, and the formula would make every distance zero
+            return distance_P  # with one neighbour, the formula would make every distance zero
         around_PBC = self.bank_MC[self.neighbours_MB[nearest_P]]
         distance_PB = torch.linalg.vector_norm(block_PC[:, None] - around_PBC, dim=2)
-        # Rounding must not make a weight negative where one neighbour outweighs all others.
+        # Rounding must not make a weight negative.
         exponent_P = (distance_P - torch.logsumexp(distance_PB, dim=1)).clamp(max=0)
         return -torch.expm1(exponent_P) * distance_P
 
 
-def remember(bank_MC: torch.Tensor, neighbours: int) -> FlatMemory:
+def build_memory(bank_MC: torch.Tensor, neighbours: int) -> FlatMemory:
     """The memory of these vectors; each has ``neighbours`` nearest ones, or all of them where there are fewer."""
     import torch
 
@@ -67,6 +67,6 @@ def remember(bank_MC: torch.Tensor, neighbours: int) -> FlatMemory:
     found = []
     for start in range(0, len(bank_MC), step):
         squared_SM = torch.addmm(norms_M, bank_MC[start : start + step], bank_MC.T, alpha=-2)
-        squared_SM.diagonal(start).fill_(-torch.inf)  # itself first, whatever rounding and duplicates say
+        squared_SM.diagonal(start).fill_(-torch.inf)  # itself first, despite rounding and duplicates
         found.append(squared_SM.topk(min(neighbours, len(bank_MC)), largest=False).indices)
     return FlatMemory(bank_MC, torch.cat(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,9 +125,12 @@ class StatefulMethod(Method):
         with files.reading(folder):
             self._restore(tensors, facts)
 
-    def _require_learned(self) -> None:
+    def _require_learned(self, task: str | None = None, known: Collection[str] = ()) -> None:
+        """Raise an error if nothing was learned, or if ``task`` is not among the ``known`` ones."""
         if not self._has_learned():
             raise InputError(f"{self.title} has learned no task yet; call learn first.")
+        if task is not None and task not in known:
+            raise InputError(f"{self.title} has not learned the task '{task}'; choose from: {', '.join(known)}.")
 
     def _on_device(self, tensors: Arrays) -> dict[str, torch.Tensor]:
         torch = import_torch()

@@ -2,7 +2,7 @@
 
 ``vit-base`` is the ViT-B/16 of both (see :mod:`~dinosaur_ad.methods.shared.vit_weights`), ``tiny-vit`` a small random
 one for tests. Any token encoder of :mod:`dinosaur_ad.encoders` works as a substitute; ``info`` then says so. A position
-table for another image size is resampled once, when the network is made, and is trained in that form.
+table for another image size is resampled once, when the network is built, and trained in that form.
 
 torch is imported when a network is loaded, not before.
 """
@@ -69,8 +69,8 @@ def load_vit(
 class VisionTransformer:
     """A vision transformer as a torch module that can be trained; images are (B, 3, S, S), normalised like ImageNet.
 
-    ``module`` is the ``transformers`` model. The taps are hooks on its blocks: how a model calls them differs between
-    architectures and versions of ``transformers``, that it calls them one after the other does not.
+    ``module`` is the ``transformers`` model. Prompts and outputs use hooks on its blocks: how a model calls its blocks
+    differs between architectures and versions of ``transformers``, but all call them one after the other.
     """
 
     def __init__(self, weights: Weights, spec: EncoderSpec, device: str, train: bool) -> None:
@@ -143,7 +143,7 @@ class VisionTransformer:
         return tokens[:, 1:] - table[:, 1:] + table[:, :-1]
 
     def info(self) -> dict[str, object]:
-        """Say in JSON-able terms what the network is and was before any training."""
+        """The pretrained network, as JSON."""
         description = self.spec.describe(self._source)
         if self.spec.name != "vit-base":
             description = f"a substitute for ViT-B/16: {description}"

@@ -5,8 +5,8 @@ of the hub (``google/vit-base-patch16-224``), of torchvision (``vit_b_16``, whic
 of timm. All are given images with the mean and standard deviation of ImageNet: hub and timm weights expect 0.5 for
 both, which is folded into their patch projection.
 
-They are no entries of the encoders' registry: whatever is there can be loaded as a frozen encoder, exported and kept
-in canonical form, and all of that takes a transformer for one with layer scale, which these do not have.
+They are not in the encoders' registry: its entries can be loaded as frozen encoders, exported and stored in canonical
+form, and all of that assumes transformers with layer scale, which these do not have.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ VITS = {
 
 
 def vit_spec(name: str) -> EncoderSpec:
-    """The plain ViT or the token encoder called ``name``; an unknown one is answered with those there are.
+    """The plain ViT or the token encoder called ``name``; an unknown name raises an error that lists the known ones.
 
     >>> vit_spec("vit-base").parameters
     85798656
@@ -147,16 +147,16 @@ def vit_name(name: str) -> str:
 
 
 def find_vit_weights(spec: ViTSpec, path: str | Path | None) -> Weights:
-    """The weights of a plain ViT from ``path``, or from where they are looked for; what to do where there are none."""
+    """The weights of a plain ViT from ``path``, or from the cache; an error says how to get them."""
     if path is None and spec.source.startswith("seed:"):
         return Weights.in_memory(spec, random_tensors(spec), spec.source)
     if path is None:
         path = cache_home() / "encoders" / spec.name / spec.file
         if not path.is_file():
             raise EncoderError(
-                f"The weights of '{spec.name}' are not here; get {spec.file} from {spec.licence_url}, or torchvision's "
-                f"{spec.original_file}, and give it with the setting weights=FILE or as {path}; a substitute that "
-                "needs no download is backbone=dinov2s-focus."
+                f"The weights of '{spec.name}' are not on this machine; get {spec.file} from {spec.licence_url}, or "
+                f"torchvision's {spec.original_file}, and give it with the setting weights=FILE or as {path}; a "
+                "substitute that needs no download is backbone=dinov2s-focus."
             )
     published = read_published(spec, Path(path)).tensors
     tensors = to_canonical(spec, {vit_name(name): value for name, value in published.items()})

@@ -1,4 +1,4 @@
-"""UCAD's contrastive loss: patches of one region are to look alike, those of different regions are not.
+"""UCAD's contrastive loss: patches of one region should have similar features, those of different regions not.
 
 All pairs are pairs within one image; features are ``(N, P, C)``, labels ``(N, P)``. torch is imported by the functions.
 """
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def contrast(features_NPC: torch.Tensor, labels_NP: torch.Tensor) -> torch.Tensor:
     """The paper's loss: mean cosine over pairs of different regions minus the mean over pairs of the same one.
 
-    Every unordered pair counts once, and both means are over all images together. An image that is one single region
-    says nothing about what to tell apart, so it is left out; when all are, the loss is 0.
+    Every unordered pair counts once, and both means are over all images together. An image of one region has
+    no pairs of different regions and is left out; without any other image the loss is 0.
     """
     torch = import_torch()
     cosine_NPP = cosines(features_NPC)
@@ -45,5 +45,5 @@ def cosines(features_NPC: torch.Tensor) -> torch.Tensor:
 
 
 def masked_mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The mean of the values where the mask is true; 0 where it never is, and then without a slope."""
+    """The mean of the values where the mask is true; 0, with gradient 0, where it never is."""
     return (values * mask).sum() / mask.sum().clamp(min=1)

@@ -1,7 +1,7 @@
-"""What UCAD keeps of each task, and how an image finds its task.
+"""UCAD's memory of each task, and routing by it.
 
-Keys are plain features that say which task an image is of; knowledge are features seen through the task's own prompt
-that say what is normal there. Both are chosen farthest first: each next vector is the one farthest from all before.
+Keys are features without a prompt, for routing; knowledge are features with the task's prompt, for scoring. Both are
+selected by farthest-point sampling.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.coreset import greedy_coreset
-from dinosaur_ad.methods.shared.flat_memory import BLOCK_BYTES, FlatMemory, remember
+from dinosaur_ad.methods.shared.flat_memory import BLOCK_BYTES, FlatMemory, build_memory
 from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TaskMemory:
-    """One task: keys ``(K, C)``, knowledge ``(M, C)``, its prompt, its threshold, and how training went."""
+    """One task: keys ``(K, C)``, knowledge ``(M, C)``, its prompt, its threshold, and the record of its training."""
 
     name: str
     keys_KC: torch.Tensor
@@ -33,32 +33,32 @@ class TaskMemory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys, knowledge and prompt; which vectors are neighbours can be computed from them."""
+        """Bytes of keys, knowledge and prompt; neighbourhoods are computed from them."""
         return sum(tensor.nbytes for tensor in self.tensors().values())
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All that has to be kept."""
+        """The tensors of the state."""
         return {"keys": self.keys_KC, "knowledge": self.knowledge.bank_MC, "prompt": self.prompt}
 
     def facts(self) -> dict[str, Any]:
-        """The rest, JSON-able."""
+        """The rest of the state, as JSON."""
         return {"name": self.name, "threshold": self.threshold, "record": self.record}
 
 
 def pack(tasks: Sequence[TaskMemory]) -> dict[str, NDArray[Any]]:
-    """All tensors of all tasks by the names under which they are stored."""
+    """The tensors of all tasks by their names in the state file."""
     return {
         f"{n}.{part}": value.cpu().numpy() for n, memory in enumerate(tasks) for part, value in memory.tensors().items()
     }
 
 
 def unpack(facts: Sequence[dict[str, Any]], stored: Mapping[str, torch.Tensor], neighbours: int) -> list[TaskMemory]:
-    """The tasks again; neighbourhoods are computed anew, which gives the same ones."""
+    """The tasks of a state file; neighbourhoods are computed again, with the same result."""
     return [
         TaskMemory(
             entry["name"],
             stored[f"{n}.keys"],
-            remember(stored[f"{n}.knowledge"], neighbours),
+            build_memory(stored[f"{n}.knowledge"], neighbours),
             stored[f"{n}.prompt"],
             float(entry["threshold"]),
             dict(entry["record"]),

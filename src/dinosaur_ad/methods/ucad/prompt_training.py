@@ -1,4 +1,4 @@
-"""How UCAD trains a task's prompt: the regions of its images, and the loss on them."""
+"""The training of a task's prompt: the regions of its images, and the loss on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def region_labels(
     maker: RegionMaker, photos: Sequence[Photo], workbench: Workbench, size: int, grid: tuple[int, int]
 ) -> dict[str, Floats]:
-    """The region of each patch, (P,), by the photo's key; from the cache where it has them."""
+    """The region of each patch, (P,), by the photo's key; cached."""
 
     def compute(group: Sequence[Photo]) -> Floats:
         return maker(workbench.cache.prepared(group, size), grid).reshape(len(group), -1).astype(np.float32)
@@ -57,7 +57,7 @@ def train_prompt(
 
 
 def training_record(logs: Sequence[EpochLog], labels: Mapping[str, Floats]) -> dict[str, Any]:
-    """How training went, and what the regions were like; JSON-able."""
+    """The losses of training and the number of regions, as JSON; an image of one region adds nothing to the loss."""
     counts = [len(np.unique(row_P)) for row_P in labels.values()]
     return loss_record(logs) | {
         "regions_an_image": float(np.mean(counts)),

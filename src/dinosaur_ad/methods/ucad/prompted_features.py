@@ -8,19 +8,20 @@ A prompt steers the network without changing it, in one of two ways:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dinosaur_ad.errors import EncoderError
-from dinosaur_ad.methods.shared.precision import deterministic
+from dinosaur_ad.methods.shared.precision import deterministic, uses_tf32
 from dinosaur_ad.methods.shared.torch_tools import import_torch
 from dinosaur_ad.methods.shared.vit_base import POSITIONS, VisionTransformer, load_vit, sized, vit_name, vit_spec
 
 if TYPE_CHECKING:
     import torch
+
+    from dinosaur_ad.methods.ucad.ucad_method import UCADConfig
 
 PromptKind = Literal["added", "prefix"]
 
@@ -28,58 +29,49 @@ PromptKind = Literal["added", "prefix"]
 class PromptedFeatures:
     """Normalised images (N, 3, S, S) in, patch features (N, H * W, dim) out.
 
-    ``shifted`` leaves out CLS and moves every position by one, as the authors of the benchmark's paper run it.
-    ``dim`` brings features to another number of channels by averaging over neighbouring ones (None: as they are).
-    With ``tf32`` a GPU rounds products to ten bits.
+    The setting ``shifted`` leaves out CLS and moves every position by one, as the authors of the benchmark's paper run
+    it. ``dim`` is another number of channels, made by averaging neighbouring ones.
     """
 
-    def __init__(
-        self,
-        backbone: str,
-        *,
-        weights: str,
-        blocks: int,
-        size: int,
-        kind: PromptKind,
-        shifted: bool,
-        dim: int | None,
-        device: str,
-        tf32: bool = False,
-    ) -> None:
-        spec = sized(vit_spec(backbone), size=size, depth=blocks)
-        if kind == "prefix" and spec.family != "dinov2":
-            raise EncoderError(f"'{backbone}' rotates its keys by position, so no prefix fits; use prompt=added.")
-        self.spec, self.kind = spec, kind
-        self.grid = (size // spec.patch,) * 2
-        self.channels = spec.width if dim is None else dim
-        self.prompt_shape = (blocks, spec.width) if kind == "added" else (blocks, 2, spec.width)
-        self._load: Callable[[], VisionTransformer] = lambda: load_vit(
-            backbone, size=size, depth=blocks, weights=weights or None, device=device
-        )
-        self._shifted, self._device, self._tf32 = shifted, device, tf32
+    def __init__(self, config: UCADConfig, device: str) -> None:
+        self.spec = spec = sized(vit_spec(config.backbone), size=config.size, depth=config.blocks)
+        if config.prompt == "prefix" and spec.family != "dinov2":
+            raise EncoderError(f"'{spec.name}' rotates its keys by position, so no prefix fits; use prompt=added.")
+        self._config, self._device, self.kind = config, device, config.prompt
+        self.grid = (config.size // spec.patch,) * 2
+        self.channels = spec.width if config.dim is None else config.dim
+        added = config.prompt == "added"
+        self.prompt_shape = (config.blocks, spec.width) if added else (config.blocks, 2, spec.width)
 
     def __call__(self, images: torch.Tensor, prompt: torch.Tensor | None = None) -> torch.Tensor:
         """The features (N, P, dim), steered by ``prompt`` or plain."""
-        torch = import_torch()
+        torch, config = import_torch(), self._config
         added = prompt if self.kind == "added" else None
         if prompt is not None and self.kind == "prefix":
             self._prefixes.prompt_L2C = prompt
-        # Otherwise cuDNN would round to TF32 unasked and pick its algorithms by their speed, which cannot be repeated.
-        with deterministic(tf32=self._tf32):
+        # Otherwise cuDNN may round to TF32 and choose algorithms by speed, which is not reproducible.
+        with deterministic(tf32=uses_tf32(config, self._device)):
             try:
-                tokens_NTC = self.network.tokens(images, added, shifted=self._shifted)
+                tokens_NTC = self.network.tokens(images, added, shifted=config.shifted)
             finally:
                 if self.kind == "prefix":
                     self._prefixes.prompt_L2C = None
-        patches_NPC = tokens_NTC if self._shifted else tokens_NTC[:, self.spec.prefix :]
+        patches_NPC = tokens_NTC if config.shifted else tokens_NTC[:, self.spec.prefix :]
         if self.channels == self.spec.width:
             return patches_NPC
         return torch.nn.functional.adaptive_avg_pool1d(patches_NPC, self.channels)
 
     @cached_property
     def network(self) -> VisionTransformer:
-        """The frozen network, loaded when the first image comes."""
-        return self._load()
+        """The frozen network, loaded with the first image."""
+        config = self._config
+        return load_vit(
+            config.backbone,
+            size=config.size,
+            depth=config.blocks,
+            weights=config.weights or None,
+            device=self._device,
+        )
 
     @cached_property
     def _prefixes(self) -> Prefixes:
@@ -103,10 +95,11 @@ class PromptedFeatures:
 
 
 class Prefixes:
-    """One more key and value in each block.
+    """Adds one key and one value to the attention of each block, by hooks.
 
-    How a model splits its heads differs between versions of ``transformers``; that queries, keys and values come out of
-    three projections and their mixture goes into a fourth does not. So the mixture is computed again before the fourth.
+    Versions of ``transformers`` differ in how they split heads, but in all of them queries, keys and values are the
+    outputs of three projections, and the attention output is the input of a fourth. Hooks on these compute the
+    attention again.
     """
 
     def __init__(self, module: torch.nn.Module, blocks: int, heads: int) -> None:

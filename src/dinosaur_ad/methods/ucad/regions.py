@@ -1,11 +1,11 @@
-"""Which parts of an image belong together, as one label for each cell of a grid; UCAD asks for it in training only.
+"""The segmentation of an image, as one label for each cell of a grid; used in UCAD's training only.
 
-A :class:`RegionMaker` gives labels ``(N, H, W)``: equal numbers, same region, and 0 where none is. There are two:
+A :class:`RegionMaker` returns labels ``(N, H, W)``: equal numbers are the same region, 0 is none. There are two:
 
-* ``SamRegions`` (in ``regions_sam.py``), what UCAD means: the masks that a Segment-Anything model finds by itself,
-  larger ones painted first, so that a part lies over its whole. Needs the model's files.
-* :class:`Superpixels`, the substitute that needs nothing: SLIC, of scikit-image where that is installed, otherwise a
-  small one of our own (k-means on colour and position, without forcing regions to be connected). Superpixels are of
+* ``SamRegions`` (in ``regions_sam.py``), as published: the automatic masks of a Segment-Anything model, larger ones
+  painted first, so that parts lie over the whole. Needs the model's files.
+* :class:`Superpixels`, a substitute without files: SLIC, of scikit-image where that is installed, otherwise a small
+  one of our own (k-means on colour and position, without forcing regions to be connected). Superpixels are of
   about equal size and cut a plain background into several regions, which SAM does not.
 
 A cell gets the label that most of its pixels have. The original resizes an image of labels bilinearly instead, which
@@ -34,16 +34,16 @@ ROUNDS = 10
 
 
 class RegionMaker(Protocol):
-    """What finds regions."""
+    """A segmentation method."""
 
     @property
     def recipe(self) -> str:
-        """Everything besides the pixels that decides the labels."""
+        """The cache key: everything besides the pixels that decides the labels."""
         ...
 
     @property
     def description(self) -> str:
-        """What made the labels, in words for a result."""
+        """The origin of the labels, in words."""
         ...
 
     def __call__(self, pixels: NDArray[np.uint8], grid: tuple[int, int]) -> Labels:
@@ -79,12 +79,12 @@ class Superpixels:
 
     @property
     def recipe(self) -> str:
-        """Whose SLIC, and how many regions."""
+        """Which implementation, and how many regions."""
         return f"regions-{'own-slic-v1' if self._is_own else 'skimage-slic'}-{self.segments}"
 
     @property
     def description(self) -> str:
-        """A substitute, and called one."""
+        """The origin of the labels, named as a substitute."""
         whose = "our own SLIC" if self._is_own else "scikit-image's SLIC"
         return f"{self.segments} superpixels an image ({whose}) in the place of Segment-Anything's masks"
 
@@ -113,7 +113,7 @@ def own_slic(image_HWC: NDArray[np.float64], segments: int) -> Labels:
     y_HW, x_HW = np.mgrid[:height, :width]
     position_HW2 = np.stack([y_HW, x_HW], axis=-1) * (COMPACTNESS / spacing)
     points_PF = np.concatenate([to_lab(image_HWC), position_HW2], axis=-1).reshape(height * width, 5)
-    # In the middle of equal rectangles, which may lie between pixels; the colour is that of the pixel after it.
+    # Centres of equal rectangles may lie between pixels; the colour is that of the next pixel.
     start_y = (np.arange(rows) + 0.5) * height / rows - 0.5
     start_x = (np.arange(columns) + 0.5) * width / columns - 0.5
     centres_KF = points_PF.reshape(height, width, 5)[
@@ -126,13 +126,13 @@ def own_slic(image_HWC: NDArray[np.float64], segments: int) -> Labels:
         nearest_P = ((centres_KF**2).sum(1) - 2 * points_PF @ centres_KF.T).argmin(1)
         count_K = np.bincount(nearest_P, minlength=len(centres_KF))
         sums_KF = np.stack([np.bincount(nearest_P, column, len(centres_KF)) for column in points_PF.T], axis=1)
-        # A centre that nobody chose stays where it is.
+        # An empty cluster keeps its centre.
         centres_KF = np.where(count_K[:, None] > 0, sums_KF / np.maximum(count_K, 1)[:, None], centres_KF)
     return nearest_P.reshape(height, width) + 1
 
 
 def to_lab(rgb_HWC: NDArray[np.float64]) -> NDArray[np.float64]:
-    """sRGB of 0..1 as CIE Lab (D65): distances there are about as large as they look.
+    """sRGB of 0..1 as CIE Lab (D65), where distances are about proportional to perceived differences.
 
     >>> to_lab(np.ones((1, 1, 3))).round(1).tolist()
     [[[100.0, 0.0, 0.0]]]
@@ -149,7 +149,7 @@ def to_lab(rgb_HWC: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def shrink(image: Pixels, size: tuple[int, int]) -> NDArray[np.float64]:
-    """The image (H, W, 3) as values 0..1 of another size, averaged over the pixels that fall together."""
+    """The image (H, W, 3) as values 0..1 of another size, area-averaged."""
     from PIL import Image
 
     resized = Image.fromarray(image).resize((size[1], size[0]), Image.Resampling.BOX)

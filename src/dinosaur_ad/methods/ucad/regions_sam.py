@@ -1,9 +1,8 @@
-"""The masks that a Segment-Anything model finds by itself, made from its parts.
+"""Automatic masks of a Segment-Anything model.
 
-The model is asked at a grid of points; of its three answers at each those are kept that it trusts itself
-(``TRUSTED``) and that hardly change with the threshold (``STABLE``), and of those with nearly the same box the most
-trusted one: the published way, with the published values. ``transformers`` has a pipeline for it, which needs
-torchvision for one function; square images need nothing of what it prepares.
+The model is prompted with a grid of points. Of its three masks for each point, those with a predicted IoU above
+``MIN_IOU`` and a stability above ``MIN_STABILITY`` are kept, then reduced by non-maximum suppression of their boxes,
+with the published values. The pipeline of ``transformers`` needs torchvision for one function, so it is not used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 POINTS = 32  # a side
 AT_ONCE = 64  # points
-TRUSTED, STABLE, SAME_BOX = 0.88, 0.95, 0.7
+MIN_IOU, MIN_STABILITY, SAME_BOX = 0.88, 0.95, 0.7
 
 
 class SamRegions:
@@ -37,7 +36,7 @@ class SamRegions:
 
     @cached_property
     def recipe(self) -> str:
-        """Which weights, by their hash, and how many points they are asked at."""
+        """The hash of the weights, and the number of points."""
         path = self._folder / "model.safetensors"
         if not path.is_file():
             raise EncoderError(f"The Segment-Anything model in {self._folder} has no model.safetensors; put it there.")
@@ -55,7 +54,7 @@ class SamRegions:
             return np.stack([most_frequent(paint(self._masks(image)), grid) for image in pixels])
 
     def _masks(self, image: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """The masks (K, S, S) of one image, the most trusted first."""
+        """The masks (K, S, S) of one image, by falling predicted IoU."""
         torch = import_torch()
         side = self._model.config.vision_config.image_size
         raw = torch.from_numpy(image.astype(np.float32) / 255).to(self._device)
@@ -65,23 +64,23 @@ class SamRegions:
         embedding = self._model.get_image_embeddings(resized)
         ticks = (torch.arange(self._points, device=self._device) + 0.5) * (side / self._points)
         points_P2 = torch.cartesian_prod(ticks, ticks)
-        answers = [self._ask(embedding, each, image.shape[:2]) for each in points_P2.split(AT_ONCE)]
-        masks_KSS, trust_K = (torch.cat(part) for part in zip(*answers, strict=True))
-        kept = without_repeats(boxes(masks_KSS), trust_K, SAME_BOX)
+        predictions = [self._predict(embedding, each, image.shape[:2]) for each in points_P2.split(AT_ONCE)]
+        masks_KSS, iou_K = (torch.cat(part) for part in zip(*predictions, strict=True))
+        kept = suppress_repeats(boxes(masks_KSS), iou_K, SAME_BOX)
         masks: NDArray[np.bool_] = masks_KSS[kept].cpu().numpy()
         return masks
 
-    def _ask(
+    def _predict(
         self, embedding: torch.Tensor, points_P2: torch.Tensor, shape: tuple[int, ...]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The good masks (K, S, S) at some points, and the model's trust in each (K,)."""
-        answer = self._model(image_embeddings=embedding, input_points=points_P2[None, :, None], multimask_output=True)
-        trust_K = answer.iou_scores.flatten()
-        logits_KSS = answer.pred_masks.flatten(0, 2)
+        """The good masks (K, S, S) at some points, and their predicted IoU (K,)."""
+        output = self._model(image_embeddings=embedding, input_points=points_P2[None, :, None], multimask_output=True)
+        iou_K = output.iou_scores.flatten()
+        logits_KSS = output.pred_masks.flatten(0, 2)
         inner, outer = ((logits_KSS > edge).sum((1, 2)) for edge in (1.0, -1.0))
-        is_good = (trust_K > TRUSTED) & (inner >= STABLE * outer) & (inner > 0)
+        is_good = (iou_K > MIN_IOU) & (inner >= MIN_STABILITY * outer) & (inner > 0)
         full = import_torch().nn.functional.interpolate(logits_KSS[is_good][:, None], size=shape, mode="bilinear")
-        return full[:, 0] > 0, trust_K[is_good]
+        return full[:, 0] > 0, iou_K[is_good]
 
     @cached_property
     def _model(self) -> Any:
@@ -96,7 +95,7 @@ class SamRegions:
 
 
 def boxes(masks_KSS: torch.Tensor) -> torch.Tensor:
-    """The smallest box (K, 4) around each mask: left, top, right, bottom, the last two just outside of it."""
+    """The bounding box (K, 4) of each mask: left, top, right, bottom, the last two exclusive."""
     torch = import_torch()
     sides = []
     for axis in (1, 2):  # columns, then rows
@@ -109,12 +108,12 @@ def boxes(masks_KSS: torch.Tensor) -> torch.Tensor:
     return torch.stack([left, top, right, bottom], dim=1)
 
 
-def without_repeats(boxes_K4: torch.Tensor, trust_K: torch.Tensor, same: float) -> list[int]:
-    """Indices of boxes, the most trusted first, none of which overlaps a chosen one by more than ``same`` (IoU)."""
+def suppress_repeats(boxes_K4: torch.Tensor, iou_K: torch.Tensor, same: float) -> list[int]:
+    """Non-maximum suppression: indices of boxes by falling predicted IoU, none overlapping another above ``same``."""
     chosen: list[int] = []
     values = boxes_K4.double().cpu().numpy()
     areas = (values[:, 2] - values[:, 0]) * (values[:, 3] - values[:, 1])
-    for index in np.argsort(-trust_K.cpu().numpy(), kind="stable").tolist():
+    for index in np.argsort(-iou_K.cpu().numpy(), kind="stable").tolist():
         others = values[chosen]
         width = np.minimum(others[:, 2], values[index, 2]) - np.maximum(others[:, 0], values[index, 0])
         height = np.minimum(others[:, 3], values[index, 3]) - np.maximum(others[:, 1], values[index, 1])
@@ -125,7 +124,7 @@ def without_repeats(boxes_K4: torch.Tensor, trust_K: torch.Tensor, same: float) 
 
 
 def paint(masks_KSS: NDArray[np.bool_]) -> Labels:
-    """Masks as one image of labels (S, S): the largest is painted first, smaller ones over it; 0 is bare ground."""
+    """Masks as one image of labels (S, S): the largest is painted first, smaller ones over it; 0 is background."""
     labels = np.zeros(masks_KSS.shape[1:], np.int64)
     for number, index in enumerate(np.argsort(-masks_KSS.sum((1, 2)), kind="stable"), start=1):
         labels[masks_KSS[index]] = number

@@ -78,8 +78,8 @@ from dinosaur_ad.methods.contract import (
     training_threshold,
 )
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.methods.shared.flat_memory import remember
-from dinosaur_ad.methods.shared.precision import precision_words, scoring_words, uses_tf32
+from dinosaur_ad.methods.shared.flat_memory import build_memory
+from dinosaur_ad.methods.shared.precision import precision_words, scoring_words
 from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
 from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images
 from dinosaur_ad.methods.ucad.key_memory import TaskMemory, farthest_points, pack, route, unpack
@@ -168,17 +168,7 @@ class UCAD(StatefulMethod):
 
     def __init__(self, config: UCADConfig, workbench: Workbench) -> None:
         super().__init__(config, workbench)
-        self._features = PromptedFeatures(
-            config.backbone,
-            weights=config.weights,
-            blocks=config.blocks,
-            size=config.size,
-            kind=config.prompt,
-            shifted=config.shifted,
-            dim=config.dim,
-            device=workbench.device,
-            tf32=uses_tf32(config, workbench.device),
-        )
+        self._features = PromptedFeatures(config, workbench.device)
         self._tasks: list[TaskMemory] = []
 
     # --- learning ---
@@ -207,7 +197,7 @@ class UCAD(StatefulMethod):
         with torch.no_grad():
             keys_KC = self._choose(lesson.train, None, config.keys, (*seed, 1))
             bank_MC = self._choose(lesson.train, prompt, config.knowledge, (*seed, 2))
-            memory = TaskMemory(lesson.task, keys_KC, remember(bank_MC, config.neighbours), prompt.detach().clone())
+            memory = TaskMemory(lesson.task, keys_KC, build_memory(bank_MC, config.neighbours), prompt.detach().clone())
         self._tasks.append(memory)
         memory.threshold = training_threshold(self.score(lesson.train, lesson.task).image)
         memory.record = training_record(logs, labels)
@@ -232,9 +222,10 @@ class UCAD(StatefulMethod):
     # --- scoring ---
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
-        """Scores and maps on the grid of patches, by the memory that the keys name or that of ``task``."""
+        """Scores and maps on the grid of patches, by the memory of ``task`` or of the task that the keys choose."""
         require_photos(photos)
-        known = self._known(task)
+        known = [memory.name for memory in self._tasks]
+        self._require_learned(task, known)
         maps, chosen = [], []
         with import_torch().inference_mode():
             for group in batched(photos, BATCH):
@@ -244,7 +235,7 @@ class UCAD(StatefulMethod):
                 else:
                     route_N = [known.index(task)] * len(group)
                 chosen += route_N
-                maps.append(self._judge(images, np.asarray(route_N)))
+                maps.append(self._patch_scores(images, np.asarray(route_N)))
         map_NP = np.concatenate(maps)
         return Scores(
             image=map_NP.max(axis=1),
@@ -253,15 +244,8 @@ class UCAD(StatefulMethod):
             thresholds=np.asarray([self._tasks[index].threshold for index in chosen], np.float32),
         )
 
-    def _known(self, task: str | None) -> list[str]:
-        known = [memory.name for memory in self._tasks]
-        self._require_learned()
-        if task is not None and task not in known:
-            raise InputError(f"UCAD has not learned the task '{task}'; choose from: {', '.join(known)}.")
-        return known
-
-    def _judge(self, images: torch.Tensor, route_N: np.ndarray[Any, np.dtype[np.int64]]) -> Floats:
-        """Patch scores (N, P), each image by the memory of its task; images of one task go together."""
+    def _patch_scores(self, images: torch.Tensor, route_N: np.ndarray[Any, np.dtype[np.int64]]) -> Floats:
+        """Patch scores (N, P), each image by the memory of its task; images of one task are scored together."""
         map_NP = np.empty((len(images), self._features.grid[0] * self._features.grid[1]), np.float32)
         for index in np.unique(route_N):
             rows, memory = np.flatnonzero(route_N == index), self._tasks[index]
@@ -297,7 +281,7 @@ class UCAD(StatefulMethod):
         return Parameters(self._features.parameters + prompt, prompt)
 
     def info(self) -> dict[str, Any]:
-        """The network in its own words, what made the regions, and how each prompt was trained."""
+        """The network, the origin of the regions, and a record of each prompt's training."""
         return self._features.network.info() | {
             "regions": self._regions.description,
             "prompt": f"{self.config.prompt}, {list(self._features.prompt_shape)}",
