@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "python.md").read_text("utf-8")
 class TinyDinosaur(Dinosaur):
     """What the page calls Dinosaur."""
 
-    def __init__(self, store: str, **options: Any) -> None:
+    def __init__(self, store: Any, **options: Any) -> None:
         super().__init__(store, **options | {"encoder": "tiny-dinov2", "preset": TINY})
 
 
