@@ -67,7 +67,7 @@ class Dinosaur:
 
     def __init__(
         self,
-        store: str | Path | None = None,
+        store: str | Path | Store | None = None,
         *,
         encoder: str | Encoder | None = None,
         options: EncoderOptions | None = None,
@@ -77,20 +77,21 @@ class Dinosaur:
         bank_precision: str | None = None,
         budget: int | str | None = None,
     ) -> None:
-        self._path = None if store is None else Path(store)
-        self._store: TaskStore | None = None if self._path is None else Store.find(self._path)
+        opened = store if isinstance(store, Store) or store is None else Store.find(store)
+        self._path = store.path if isinstance(store, Store) else None if store is None else Path(store)
+        self._store: TaskStore | None = opened
         header = self._store.header if self._store else {}
         self.preset = Preset.from_json(header["preset"]) if header else get_preset(preset or "default")
         if header and preset is not None and get_preset(preset) != self.preset:
             raise StoreError(
-                f"The store {store} was made with the preset '{self.preset.name}', not with "
+                f"The store {self._path} was made with the preset '{self.preset.name}', not with "
                 f"'{get_preset(preset).name}'; leave the preset out, or start a new store."
             )
         stored_name = header["encoder"]["encoder"] if header else None
         asked_name = encoder.name if isinstance(encoder, Encoder) else encoder
         if stored_name and asked_name and asked_name != stored_name:
             raise StoreError(
-                f"The store {store} was made with the encoder '{stored_name}' and cannot be used with "
+                f"The store {self._path} was made with the encoder '{stored_name}' and cannot be used with "
                 f"'{asked_name}'; leave the encoder out, or start a new store."
             )
         self._encoder_name = asked_name or stored_name or DEFAULT_ENCODER
@@ -116,15 +117,18 @@ class Dinosaur:
         if self._given is not None:
             return self._given
         preset, options = self.preset, asdict(self._options)
-        return self._checked(load_encoder(self._encoder_name, layers=preset.layers, size=preset.size, **options))
+        return self._same_weights(load_encoder(self._encoder_name, layers=preset.layers, size=preset.size, **options))
 
     def _checked(self, encoder: Encoder) -> Encoder:
-        """The encoder, if its tokens fit the store's banks; an error otherwise."""
+        """An encoder that was given, if its tokens fit the preset and the store's banks; an error otherwise."""
         if encoder.layers != self.preset.layers or encoder.size != self.preset.size:
             raise InputError(
                 f"The encoder gives layers {encoder.layers} at {encoder.size} px, but the preset '{self.preset.name}' "
                 f"wants {self.preset.layers} at {self.preset.size} px; load it with those."
             )
+        return self._same_weights(encoder)
+
+    def _same_weights(self, encoder: Encoder) -> Encoder:
         stored = self._store.header["encoder"]["fingerprint"] if self._store else encoder.fingerprint
         if encoder.fingerprint != stored:
             raise StoreError(
@@ -410,14 +414,7 @@ class Dinosaur:
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Dinosaur:
         """Open an existing store, with the options of the constructor; changes are written to it at once."""
-        try:
-            detector = cls(path, **options)
-        except StoreError:
-            Store.open(path)  # in a folder of other files the error is that there is no store
-            raise
-        if detector._store is None:
-            Store.open(path)
-        return detector
+        return cls(Store.open(path), **options)
 
 
 def _settings(header: Mapping[str, Any]) -> tuple[Any, ...]:
