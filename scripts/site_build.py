@@ -17,6 +17,14 @@ ROLE = re.compile(r":(?:attr|class|func|meth|mod):`~?([^`]+)`")
 EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", flags=re.M)
 
 
+def on_config(config: Any) -> Any:
+    """Add the page of every method to the navigation, so that a new method is listed nowhere but in its own files."""
+    pages = sorted(Path("docs/methods").glob("*.md"), key=lambda path: (path.stem != "index", path.stem))
+    (benchmark,) = (section["Benchmark"] for section in config["nav"] if "Benchmark" in section)
+    benchmark.append({"Methods": [f"methods/{path.name}" for path in pages]})
+    return config
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Insert the files and notebooks that a page names; point links that leave docs/ to pages of the site."""
     markdown = FILE.sub(lambda name: Path(name[1]).read_text("utf-8").replace("](docs/", "]("), markdown)
