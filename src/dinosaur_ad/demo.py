@@ -1,4 +1,4 @@
-"""The demo: five products learned one after another, all of them inspected after each, nothing named.
+"""The demo: five products learned one after another; after each, all test images so far, without naming the product.
 
 Everything goes through the public API, a real store and real files, so that what it prints is what a user gets:
 
@@ -55,8 +55,8 @@ _Item = TypeVar("_Item")
 MARK = ".dinosaur-demo"
 OURS = ("images", "store", "results.json", "report.html", "picture.png")
 
-# With 80 normals a threshold for 2.5 % is the second highest of their scores, and not up to the one oddest part, as it
-# was in a first run with 60; 150 unseen normals check it.
+# With 80 normals the threshold for 2.5 % is the second highest of their scores; with 60 it was the highest, and so
+# depended on a single part. 150 unseen normals check it.
 FULL = {"train": 80, "test_normal": 30, "test_per_kind": 5}
 QUICK = {"train": 20, "test_normal": 6, "test_per_kind": 1, "products": ("fabric", "gear", "blister")}
 
@@ -103,7 +103,7 @@ def clear_folder(out: Path) -> None:
 
 @dataclass
 class _DemoState:
-    """What has happened so far; test samples and their latest inspections by file, relative to the demo's folder."""
+    """The state of a running demo; samples and latest inspections by file, relative to the demo's folder."""
 
     rows: list[SequenceRow] = field(default_factory=list)
     taught: list[Taught] = field(default_factory=list)
@@ -112,7 +112,7 @@ class _DemoState:
 
 
 def demonstrate(out: Path, scenario: Scenario, detector: Dinosaur, *, say: Say) -> Path:
-    """Learn the tasks of a synthetic scenario in order, inspect all so far after each, and write what came of it."""
+    """Learn the tasks of a synthetic scenario in order, inspect all so far after each, and write the results."""
     seen = _DemoState()
     _say_start(scenario, detector, say)
     for task in scenario.tasks:
@@ -163,7 +163,7 @@ def _teach(detector: Dinosaur, task: Task, train: list[Path]) -> Taught:
 
 
 def _evaluate(detector: Dinosaur, out: Path, after: str, seen: _DemoState) -> None:
-    """Inspect every test image of every product so far, without saying which product it shows."""
+    """Inspect every test image of every product so far; the product is not given."""
     results = detector.stream([out / name for name in seen.samples])
     for name, result in zip(seen.samples, _progress("inspect", results, len(seen.samples)), strict=True):
         if not isinstance(result, Inspection):
@@ -214,7 +214,7 @@ def _commands(out: Path, run: SequenceRun) -> str:
     )
 
 
-# --- what is said on the way ---
+# --- progress and printed lines ---
 
 _BAR = {"unit": "img", "disable": None, "delay": 1, "leave": False}
 
@@ -265,7 +265,7 @@ def _say_end(out: Path, run: SequenceRun, say: Say) -> None:
 
 
 def _software() -> dict[str, str]:
-    """Versions and the kind of machine; nothing that tells whose it is."""
+    """Versions and the kind of machine, without host or user names."""
     found = {"dinosaur-ad": __version__, "python": platform.python_version()}
     for name in ("numpy", "onnxruntime", "pillow"):
         with suppress(metadata.PackageNotFoundError):  # another build of the same library, such as onnxruntime-gpu

@@ -44,7 +44,7 @@ def print_tables(folders: Sequence[str], names: Sequence[str]) -> None:
 
 
 def pack(folders: Sequence[str], out: str) -> None:
-    """Copy all finished cells in their compact form, and all grids; anything that would be lost is refused first."""
+    """Copy all finished cells in their compact form, and all grids; a target that would lose data is refused first."""
     from dinosaur_ad.bench.grid_results import load_grids
     from dinosaur_ad.bench.places import open_place
     from dinosaur_ad.bench.report.row_groups import group_cells

@@ -53,7 +53,7 @@ def gallery(cell: CellResult, data: Path | None) -> Html:
         return element("p", why, class_="lead")
     try:
         scenario = open_scenario(cell.scenario, data, cell.seed)
-        _refuse_strange_folder(cell, scenario)
+        _refuse_other_images(cell, scenario)
         samples = {task.name: {sample.name: sample for sample in task.test} for task in scenario.tasks}
         cards = [
             card
@@ -72,15 +72,15 @@ def gallery(cell: CellResult, data: Path | None) -> Html:
     return join((element("p", lead, class_="lead"), element("div", *cards, class_="gallery small")))
 
 
-def _refuse_strange_folder(cell: CellResult, scenario: Scenario) -> None:
-    """A result names a folder by its path, and a stranger's could name any: only the very images it is of are shown."""
+def _refuse_other_images(cell: CellResult, scenario: Scenario) -> None:
+    """Refuse a folder whose images are not those of the result: a result from elsewhere could name any path."""
     known = [task["checksum"] for task in cell.tasks]
     if cell.scenario.startswith(FOLDER_PREFIX) and known != [task_checksum(task) for task in scenario.tasks]:
         raise InputError(f"The images in '{cell.scenario[:200]}' are not those that this result was made with.")
 
 
 def some_tasks(cell: CellResult) -> str:
-    """A sentence for what is shown of some tasks only; nothing when it is all of them."""
+    """A sentence that says how many tasks are shown; empty when all are."""
     shown, count = len(spread_evenly(len(cell.tasks))), len(cell.tasks)
     return f" {shown} of {count} tasks are shown." if shown < count else ""
 
@@ -112,7 +112,7 @@ def choose(task: TaskScores, threshold_N: NDArray[np.float64]) -> list[ShownImag
 
 def _cards(cell: CellResult, index: int, samples: dict[str, Sample]) -> Iterator[Html]:
     task, threshold_N = cell.final[index], alarm_thresholds(cell, index)
-    assert task.maps is not None  # the caller looked
+    assert task.maps is not None  # checked by the caller
     assert task.names is not None
     normal = task.maps[task.labels == 0]
     # What is usual on normal images is clear, the threshold is orange: the same for all images of the task.

@@ -1,4 +1,4 @@
-"""From stored results to the numbers in the tables; nothing here is read from a stored summary.
+"""From stored results to the numbers in the tables; all are computed from stored matrices and scores.
 
 A number of a cell is a function of its matrices and scores; one of a :class:`CellGroup` is its mean over the seeds.
 """
@@ -160,8 +160,8 @@ def by_kind(cell: CellResult) -> dict[str, float]:
 def alarm_thresholds(cell: CellResult, index: int) -> NDArray[np.float64]:
     """Above which score each of a task's N test images raises an alarm, (N,): what charts and pictures are scaled by.
 
-    The method's own thresholds where it has any. The paper's comes from training scores, and those of a memory that
-    holds its training images are next to nothing.
+    The method's own thresholds where it has any. The paper's come from training scores, which are near zero for a
+    method that keeps its training images in memory.
     """
     task = cell.final[index]
     thresholds = cell.thresholds[-1, index] if task.own_thresholds is None else task.own_thresholds
@@ -186,7 +186,7 @@ def score_ms(cell: CellResult) -> float:
 
 
 def peak(key: str) -> Number:
-    """The highest of a memory figure in MiB; NaN when nobody measured it."""
+    """The highest of a memory figure in MiB; NaN where it was not measured."""
 
     def number(cell: CellResult) -> float:
         values = [row[key] for row in cell.rows if row.get(key) is not None]

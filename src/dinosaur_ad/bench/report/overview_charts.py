@@ -59,9 +59,9 @@ def cost_charts(groups: Sequence[CellGroup]) -> Html:
     styles = _styles(own, dotted)
     charts = [
         _cost_chart(own, styles, numbers.storage_mib, "storage in all, MiB"),
-        _cost_chart(own, styles, numbers.score_ms, "to score an image, ms"),
+        _cost_chart(own, styles, numbers.score_ms, "time to score an image, ms"),
     ]
-    lead = f"Image AUROC against what is kept and against time, on {scenario}; up and left is better. {_ONE_OF_EACH}"
+    lead = f"Image AUROC against what is kept and against time (with cached features), on {scenario}; up and left is better. {_ONE_OF_EACH}"
     return _section([chart for chart in charts if chart], styles, lead)
 
 

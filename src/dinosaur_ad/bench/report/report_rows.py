@@ -15,9 +15,9 @@ PAPER_EPOCHS = 300  # of every method that trains
 
 @dataclass
 class Marks:
-    """Numbers the notes that say with which encoder a method was run; methods that ran with the same one share a note.
+    """Numbered notes that name the encoder of each method; methods with the same encoder share one.
 
-    What was trained is told too, once for all methods of one length.
+    Methods that were trained are listed by their number of epochs.
     """
 
     methods: dict[str, list[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Cells that may be averaged: one method on one scenario, the same in everything but the seed."""
+"""Cells grouped for averaging: one method on one scenario, with equal settings and data for every seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.errors import InputError
 
-# The order of the paper's tables; the printed reading of geometric drift stands beside the meant one.
+# The order of the paper's tables; both readings of geometric drift stand side by side.
 DISCRETE = ("mvtec-ad", "mvtec-loco")
 CONTINUOUS = ("mtd-color", "mtd-geo", "mtd-geo-literal", "mtd-blur")
 _IDENTITY = ("description", "encoder", "weights_sha256", "fingerprint", "precision", "preset")

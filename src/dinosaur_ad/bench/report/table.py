@@ -1,4 +1,4 @@
-"""What a table is before it is Markdown, LaTeX or HTML; and how numbers are written in one."""
+"""The data of a table, independent of Markdown, LaTeX and HTML; and how numbers are formatted in one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 DASH = "–"
 MEASURED = "measured"
-"""A column of this name is known by its group alone where there is only one line of headers."""
+"""The name of a column whose header in one line is its group alone."""
 
 Better = Literal["higher", "lower"]
 
@@ -89,7 +89,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell while its table is being made: it still knows its value, so that the best of a column can be found."""
+    """A cell with its value, by which the best of a column is found."""
 
     cell: TableCell
     value: float = math.nan
@@ -135,18 +135,18 @@ def span(low: float, high: float) -> Entry:
 
 def finish(rows: Sequence[Sequence[Entry]], better: dict[int, Better]) -> tuple[tuple[TableCell, ...], ...]:
     """The rows with the best of each column in ``better`` printed bold; with one number there is no best."""
-    bold = {(line, column) for column, wish in better.items() for line in _best(rows, column, wish)}
+    bold = {(line, column) for column, order in better.items() for line in _best(rows, column, order)}
     return tuple(
         tuple(replace(entry.cell, bold=(line, column) in bold) for column, entry in enumerate(row))
         for line, row in enumerate(rows)
     )
 
 
-def _best(rows: Sequence[Sequence[Entry]], column: int, wish: Better) -> Iterable[int]:
+def _best(rows: Sequence[Sequence[Entry]], column: int, better: Better) -> Iterable[int]:
     values = {line: round(row[column].value, 3) for line, row in enumerate(rows) if not math.isnan(row[column].value)}
     if len(values) < 2:
         return ()
-    best = max(values.values()) if wish == "higher" else min(values.values())
+    best = max(values.values()) if better == "higher" else min(values.values())
     return (line for line, value in values.items() if value == best)
 
 

@@ -45,10 +45,11 @@ def tables(
 def _tables_of(groups: Sequence[CellGroup], grids: Sequence[GridResult], failed: Sequence[FailedCell]) -> list[Table]:
     if not groups:
         return grid_tables(grids)
+    several = [group for group in groups if len(group.first.tasks) > 1]  # a single task cannot be forgotten
     return [
         overview_table(groups),
         *paper_tables(groups),
-        forgetting_table(groups),
+        *([forgetting_table(several)] if several else []),
         thresholds_table(groups),
         *shortcut_tables(groups),
         cost_table(groups),
