@@ -1,4 +1,4 @@
-"""What was computed once and can be had again: images as an encoder sees them, and their features.
+"""A cache on disk of prepared images and their features.
 
 Everything is filed under the content key of its image and the recipe that made it, so nothing stale is ever found:
 another drift is another key, another encoder another recipe. One file an image, least recently used ones go first when
@@ -32,7 +32,7 @@ from dinosaur_ad.methods.contract import Floats, Photo
 from dinosaur_ad.methods.shared.pixel_cache import PixelCache
 
 OWN = "dinosaur-cache-1"
-"""The folder that is the cache's own; the number goes up when its files become others."""
+"""The folder of the cache; its number goes up when the file format changes."""
 
 DEFAULT_LIMIT = 20 * 10**9
 # Bytes of prepared images held in memory for a GPU, which scores faster than files are read: all of a drift scenario.
@@ -53,7 +53,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class DiskCache:
-    """A cache below a folder. ``limit`` is in bytes; ``progress`` hears ("encoding", done, total) as misses are made.
+    """A cache below a folder. ``limit`` is in bytes; ``progress`` is called with ("encoding", done, total).
 
     Prepared images are also held in memory, up to ``memory`` bytes of them.
     """

@@ -18,7 +18,7 @@ from dinosaur_ad._cpu import core_count, cpu_model
 from dinosaur_ad.errors import InputError
 
 REVISION_VARIABLE = "DINOSAUR_REVISION"
-"""Says which commit the source is of where there is no repository to ask."""
+"""Environment variable that names the commit of the source where there is no repository."""
 
 _PACKAGES = ("numpy", "onnxruntime", "pillow", "ray", "scipy", "torch", "transformers")
 
@@ -112,7 +112,7 @@ def _changed(folder: Path) -> bool:
 
 
 def _status(folder: Path, *, untracked: str) -> bytes | None:
-    """What git says was changed below ``src``, nothing if it is clean; None where git cannot be asked."""
+    """The changes below ``src`` by git status, empty if there are none; None where git cannot be run."""
     with suppress(OSError, subprocess.SubprocessError):
         command = ["git", "status", "--porcelain", f"--untracked-files={untracked}", "--", "src"]
         return subprocess.run(command, cwd=folder, capture_output=True, timeout=10, check=True).stdout.strip()
@@ -139,7 +139,7 @@ def _commit(git: Path) -> str | None:
 
 
 def peak_memory_bytes() -> int | None:
-    """The most memory this process has held so far, where the system tells.
+    """The peak memory of this process, None where the system does not report it.
 
     Linux is asked for the program's own peak: the one of getrusage starts at that of the process which started it.
     """
@@ -155,7 +155,7 @@ def peak_memory_bytes() -> int | None:
 
 
 def peak_device_bytes(device: str) -> int | None:
-    """The most GPU memory torch has held so far; None on a CPU."""
+    """The peak GPU memory of torch; None on a CPU."""
     if not device.startswith("cuda"):
         return None
     import torch

@@ -1,4 +1,4 @@
-"""What ``dinosaur bench grid`` keeps: one JSON file a scenario, and what several of them say together."""
+"""Results of ``dinosaur bench grid``: one JSON file a scenario, and means over several scenarios."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class ScenarioGrid:
 
 
 def _check(document: Mapping[str, Any]) -> None:
-    """Every field of a grid's file; its shape is seen to afterwards."""
+    """Check every field of a grid's file; shapes are checked afterwards."""
     numbers, counts = partial(listed, check=number), partial(listed, check=whole)
     record(
         document,
@@ -152,7 +152,7 @@ class GridResult:
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """The encoder in its own words."""
+        """The description of the encoder."""
         return self.parts[0].encoder
 
     @property

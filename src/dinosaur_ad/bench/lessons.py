@@ -1,4 +1,4 @@
-"""From a scenario to what methods may see of it.
+"""Turn a scenario into what methods may see of it.
 
 Here, and nowhere else, samples lose their labels: a method gets :class:`~dinosaur_ad.methods.photo.Photo` and
 :class:`~dinosaur_ad.methods.contract.Lesson`, from which no path, label, mask or sample can be reached by walking them.

@@ -1,4 +1,4 @@
-"""Runs that are worth a name."""
+"""Named selections of methods, scenarios and seeds (``--suite``)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SUITES = {
 
 
 def get_suite(name: str) -> Suite:
-    """The suite called ``name``; an unknown one is answered with those there are."""
+    """The suite called ``name``; the error for an unknown one lists all."""
     if name not in SUITES:
         raise InputError(f"There is no suite '{name}'; choose from: {', '.join(SUITES)}.")
     return SUITES[name]

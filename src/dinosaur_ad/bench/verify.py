@@ -1,4 +1,4 @@
-"""Whether stored results say what their own scores say: every number that can be computed again is, and compared.
+"""Check stored results against their own scores: every number that can be computed again is compared.
 
 Stored are matrices (image AUROC, AUROC with the task told, routing, NaN counts) and the scores they come from: of the
 final model always, after every task in the full form. All else in a report is computed when it is printed; that is
@@ -87,7 +87,7 @@ def verify(folders: Sequence[str]) -> Verified:
 
 
 def _refuse_alone(place: Place, parent: str, names: Sequence[str]) -> None:
-    """Scores without the result they belong to, unless a run is about to write it."""
+    """Refuse scores without their result, unless a run is still writing it."""
     prefix = f"{parent}/" if parent else ""
     if f"{prefix}{RESULT}" not in names and not any(name.startswith(f"{prefix}{PARTIAL}/") for name in names):
         raise InputError(

@@ -1,4 +1,4 @@
-"""One stored result against its own scores: numbers counted again and compared, and what contradicts itself."""
+"""Check one stored result against its own scores: numbers that differ, and fields that contradict each other."""
 
 from __future__ import annotations
 

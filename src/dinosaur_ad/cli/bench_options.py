@@ -1,4 +1,4 @@
-"""The options that verbs of the benchmark share, and how they are read: what cannot be meant is refused at once."""
+"""Options that the benchmark's commands share, and how they are parsed; invalid values are refused at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add the device, and where to read, write and remember."""
+    """Add the device, and the folders for data, results and cache."""
     parser.add_argument("--device", metavar="cpu|cuda", default="cpu", help="where to compute (default: cpu)")
     parser.add_argument("--out", metavar="DIR", default=str(_OUT), help=f"folder or fsspec address (default: {_OUT})")
     add_data(parser)
@@ -178,7 +178,7 @@ def ray_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Let Ctrl-C say that nothing was in vain."""
+    """On Ctrl-C, print that the same command resumes the run."""
     try:
         yield
     except KeyboardInterrupt:

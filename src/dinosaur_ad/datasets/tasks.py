@@ -1,4 +1,4 @@
-"""What a dataset is here: samples in tasks, tasks in a scenario.
+"""Tasks and scenarios: a dataset is a sequence of tasks, each with samples.
 
 A reader (``folder``, ``mvtec``, ``loco``, ``mtd``, ``synthetic``) turns something on disk, or nothing at all,
 into these types; nothing downstream knows which one.

@@ -1,4 +1,4 @@
-"""What drift does to one image: light, focus, or where the camera stands.
+"""Drift applied to one image: light, focus or the position of the camera.
 
 Each is a small frozen value that says exactly what is done, so that the same pixels come out at every evaluation, in
 any order, in any process. Which value an image gets is drawn in :mod:`dinosaur_ad.datasets.drift`.
@@ -20,7 +20,7 @@ from dinosaur_ad.images.loading import Mask, Pixels
 
 @runtime_checkable
 class Drift(Protocol):
-    """What happened to an image between the camera we learned with and the camera we have."""
+    """One drift of an image: a change of its pixels, and how masks move with it."""
 
     def image(self, pixels: Pixels) -> Pixels:
         """The drifted image: uint8 (H, W, 3) to uint8 (H, W, 3)."""

@@ -1,4 +1,4 @@
-"""What learning more does to what was learned: everything here is read off one matrix.
+"""Forgetting and transfer, computed from the T x T matrix.
 
 ``a[t, j]`` is the value (an AUROC, say) on task ``j`` after learning task ``t``, both from 0: T rows and T columns, all
 filled. Below the diagonal lie tasks already learned, above it tasks still to come. A NaN that is read makes the result

@@ -1,4 +1,4 @@
-"""Is this image anomalous? How well the image scores answer, with and without a threshold."""
+"""Metrics of image scores, with and without a threshold."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def roc_curve(scores: ArrayLike, labels: ArrayLike, points: int = 200) -> tuple[
 
 @dataclass(frozen=True)
 class Confusion:
-    """Images counted by what they are and what was said of them; rates are NaN where nothing can be divided.
+    """A confusion matrix; rates are NaN where the divisor is 0.
 
     >>> (Confusion(tp=8, fn=2) + Confusion(fp=1, tn=9)).accuracy
     0.85
@@ -126,7 +126,7 @@ class Confusion:
 
 
 def confusion(scores: ArrayLike, labels: ArrayLike, thresholds: ArrayLike) -> Confusion:
-    """Alarms and silence, right and wrong: an alarm is a score strictly above its threshold.
+    """The confusion matrix: an alarm is a score strictly above its threshold.
 
     ``scores`` and ``labels`` (N,); ``thresholds`` one number or (N,), one an image. Where score or threshold is NaN
     there is no alarm.

@@ -1,4 +1,4 @@
-"""How sure a number is: over other images of the same kind, and over seeds."""
+"""Uncertainty of a metric: bootstrap intervals over test images, and spread over seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 2**21
 
 @dataclass(frozen=True)
 class Interval:
-    """From where to where; both NaN when nothing can be said."""
+    """Lower and upper bound; both NaN where the metric is undefined."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ def bootstrap_mean_auroc(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Between which values the mean AUROC over tasks would lie, had other test images been photographed.
+    """A bootstrap interval over test images of the mean AUROC over tasks.
 
     ``tasks`` holds (scores (N,), labels (N,)) a task. Normal and anomalous images are drawn with replacement, as many
     of each as there are; the AUROC of every task is computed on its draw and averaged, each task of the same weight;

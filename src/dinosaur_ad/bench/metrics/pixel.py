@@ -1,4 +1,4 @@
-"""Where is the anomaly? How well the maps of one task answer, in memory that does not grow with the pixels.
+"""Localisation metrics of one task, in memory that does not grow with the number of pixels.
 
 A task of 901 images at 224 x 224 has 45 million pixels. They are never held together: each goes into one of 65,536 bins
 of its value, and all the curves are read off the histograms. Order between bins is exact, order inside a bin is lost;
