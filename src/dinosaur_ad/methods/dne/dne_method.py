@@ -92,6 +92,7 @@ from dinosaur_ad.methods.dne.gaussian import (
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.shared.precision import precision_words
 from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 from dinosaur_ad.methods.shared.vit_weights import PATCHES, ViTSpec, sized, vit_spec
 from dinosaur_ad.methods.training import Schedule
 
@@ -185,6 +186,7 @@ class DNE(StatefulMethod):
 
     @cached_property
     def _network(self) -> FineTunedViT:
+        import_torch()  # or raise an error that says what to install
         from dinosaur_ad.methods.dne.classifier_training import FineTunedViT
 
         return FineTunedViT(self.config, self.workbench)
