@@ -13,7 +13,7 @@ from method_helpers import build, grey, tiny
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Workbench, get_method
-from dinosaur_ad.methods.contract import require_normals, require_photos, training_threshold
+from dinosaur_ad.methods.shared.method_rules import require_normals, require_photos, training_threshold
 from dinosaur_ad.methods.shared.state_files import StateFiles
 from dinosaur_ad.methods.shared.torch_tools import cell_means, to_images
 from dinosaur_ad.methods.training import EpochLog, finite_or_none, loss_record

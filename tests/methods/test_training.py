@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from training_helpers import DEVICES, SCHEDULE, SIZE, STEPS, Trained, assert_same, network, noise, torch
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods import NoCache, Photo, Workbench
+from dinosaur_ad.methods import Config, NoCache, Photo, Workbench
 from dinosaur_ad.methods.training import Schedule, Step, train, training_data, training_loop
 
 
@@ -225,6 +225,18 @@ def test_wrong_orders_are_refused() -> None:
     for wrong in ({"epochs": 0}, {"batch": 0}, {"rate": -1.0}, {"decay": -1.0}, {"clip": 0.0}):
         with pytest.raises(InputError, match=f"training's {next(iter(wrong))} must"):
             replace(SCHEDULE, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_schedule_takes_the_settings_that_a_method_shares_with_it() -> None:
+    @dataclass(frozen=True)
+    class OwnConfig(Config):
+        epochs: int = 7
+        rate: float = 0.5
+        clip: float = 0.1
+        width: int = 3
+
+    assert Schedule.of(OwnConfig()) == Schedule(epochs=7, rate=0.5, clip=0.1)
+    assert Schedule.of(OwnConfig(), clip=None, optimizer="sgd") == Schedule(epochs=7, rate=0.5, optimizer="sgd")
 
 
 def test_out_of_memory_is_one_sentence() -> None:

@@ -45,7 +45,7 @@ class MethodChoice:
     @property
     def name(self) -> str:
         """As on the command line: ``dinosaur`` or ``dinosaur:paper``."""
-        return self.spec.name if self.variant == DEFAULT_VARIANT else f"{self.spec.name}:{self.variant}"
+        return _full_name(self.spec.name, self.variant)
 
     @property
     def summary(self) -> str:
@@ -62,7 +62,13 @@ class MethodChoice:
 
     def with_settings(self, settings: Mapping[str, str | Any]) -> MethodChoice:
         """The same with some settings changed; strings are read as the field's type."""
-        return replace(self, config=_changed(self.config, settings, self.name))
+        hints = get_type_hints(type(self.config))
+        values = {key: _read(value, hints[key], f"{self.name}.{key}") for key, value in settings.items()}
+        return replace(self, config=replace(self.config, **values))
+
+
+def _full_name(name: str, variant: str) -> str:
+    return name if variant == DEFAULT_VARIANT else f"{name}:{variant}"
 
 
 _REGISTRY: dict[str, MethodSpec] = {}
@@ -91,20 +97,12 @@ def register(
     if DEFAULT_VARIANT not in variants:
         raise InputError(f"The method '{name}' has no variant '{DEFAULT_VARIANT}'; give it one.")
 
-    def keep(method: type[Method]) -> type[Method]:
-        _REGISTRY[name] = MethodSpec(
-            name,
-            method,
-            dict(variants),
-            summary,
-            replay,
-            control,
-            dict(tiny or {}),
-            dict(tiny_variants or {}),
-        )
+    def add(method: type[Method]) -> type[Method]:
+        settings = dict(variants), summary, replay, control, dict(tiny or {}), dict(tiny_variants or {})
+        _REGISTRY[name] = MethodSpec(name, method, *settings)
         return method
 
-    return keep
+    return add
 
 
 def unregister(name: str) -> None:
@@ -121,19 +119,12 @@ def get_method(name: str) -> MethodChoice:
     """The method called ``name`` or ``name:variant``; an unknown name raises an error that lists the known ones."""
     base, _, variant = name.partition(":")
     if base not in _REGISTRY:
-        raise InputError(f"There is no method '{base}'; choose from: {', '.join(_names())}.")
+        known = ", ".join(_full_name(each, variant) for each, spec in _REGISTRY.items() for variant in spec.variants)
+        raise InputError(f"There is no method '{base}'; choose from: {known}.")
     spec, variant = _REGISTRY[base], variant or DEFAULT_VARIANT
     if variant not in spec.variants:
         raise InputError(f"'{base}' has no variant '{variant}'; choose from: {', '.join(spec.variants)}.")
     return MethodChoice(spec, variant, spec.variants[variant])
-
-
-def _names() -> list[str]:
-    return [
-        name if variant == DEFAULT_VARIANT else f"{name}:{variant}"
-        for name, spec in _REGISTRY.items()
-        for variant in spec.variants
-    ]
 
 
 def choose_methods(names: Sequence[str], settings: Mapping[str, str]) -> list[MethodChoice]:
@@ -163,12 +154,6 @@ def choose_methods(names: Sequence[str], settings: Mapping[str, str]) -> list[Me
 
 def _setting_names(config: Config) -> list[str]:
     return [entry.name for entry in fields(config)]
-
-
-def _changed(config: Config, settings: Mapping[str, Any], name: str) -> Config:
-    hints = get_type_hints(type(config))
-    values = {key: _read(value, hints[key], f"{name}.{key}") for key, value in settings.items()}
-    return replace(config, **values)
 
 
 def _read(value: Any, kind: Any, key: str) -> Any:

@@ -27,19 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods.contract import (
-    Config,
-    Floats,
-    Lesson,
-    Parameters,
-    Photo,
-    Scores,
-    Workbench,
-    require_normals,
-    require_photos,
-    training_threshold,
-)
+from dinosaur_ad.methods.contract import Config, Floats, Lesson, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.method_registry import register
+from dinosaur_ad.methods.shared.method_rules import require_normals, require_photos, training_threshold
 from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
 
 RECIPE = "mean-brightness"

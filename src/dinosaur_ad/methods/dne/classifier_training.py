@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
@@ -24,8 +25,6 @@ from dinosaur_ad.methods.shared.vit_base import load_vit
 from dinosaur_ad.methods.training import EpochLog, Schedule, Step, train
 
 if TYPE_CHECKING:
-    import torch
-
     from dinosaur_ad.methods.dne import DNEConfig
 
 BATCH = 32  # images at once where nothing is trained
@@ -47,8 +46,6 @@ class FineTunedViT:
     """The network. ``module`` holds all of it: the transformer as ``vit``, the head as ``head``."""
 
     def __init__(self, config: DNEConfig, workbench: Workbench) -> None:
-        import torch
-
         self.config, self.workbench = config, workbench
         self.vit = load_vit(
             config.backbone, size=config.size, weights=config.weights or None, device=workbench.device, train=True
@@ -63,8 +60,6 @@ class FineTunedViT:
 
     def embed(self, photos: Sequence[Photo]) -> Singles:
         """The CLS tokens (N, C) of images, without augmentation."""
-        import torch
-
         rows = []
         with torch.inference_mode(), deterministic():
             for group in batched(photos, BATCH):
@@ -79,8 +74,6 @@ class FineTunedViT:
         ``collect="during"`` in the last epoch, each with the weights of its step; those of a skipped step are then
         computed after training too.
         """
-        import torch
-
         self.head.requires_grad_(task == 0)
         rows: dict[str, list[int]] = {}
         for row, photo in enumerate(photos):
@@ -118,8 +111,6 @@ class FineTunedViT:
 
     def loss(self, step: Step) -> torch.Tensor:
         """Cross-entropy of the two-way head: normals are class 0, their CutPaste views, if any, class 1."""
-        import torch
-
         images, classes = step.images, [0] * len(step.images)
         if self.config.anomalies == "cutpaste":
             pixels = torch.from_numpy(np.ascontiguousarray(step.pixels)).to(images.device)
@@ -148,8 +139,6 @@ class FineTunedViT:
 
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Take over what :meth:`state` returned."""
-        import torch
-
         for name, value in self.module.state_dict().items():
             key = f"network.{name}"
             if key not in stored or stored[key].shape != tuple(value.shape):

@@ -12,12 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import torch
 
 from dinosaur_ad.methods.shared.torch_tools import SATURATION, adjust_colours
-
-if TYPE_CHECKING:
-    import torch
 
 AREA = (0.02, 0.15)
 ASPECT = (0.1, 1.0)
@@ -58,7 +56,6 @@ class Recolouring:
 
 def draw_recolouring(generator: torch.Generator) -> Recolouring:
     """Draw factors of up to 10 % either way, a shift of up to a tenth of the colour circle, and any order."""
-    import torch
 
     brightness, contrast, saturation = (_uniform(generator, 1 - JITTER, 1 + JITTER) for _ in range(3))
     shift = _uniform(generator, -JITTER, JITTER)
@@ -68,7 +65,6 @@ def draw_recolouring(generator: torch.Generator) -> Recolouring:
 
 def two_views(images: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """The normal and the pasted view of each of ``images`` (N, 3, H, W), in the same range."""
-    import torch
 
     height, width = images.shape[2:]
     plain = recoloured(images, [draw_recolouring(generator) for _ in images])
@@ -80,7 +76,6 @@ def two_views(images: torch.Tensor, generator: torch.Generator) -> tuple[torch.T
 
 def cut_paste(images: torch.Tensor, patches: Sequence[Patch], colours: Sequence[Recolouring]) -> torch.Tensor:
     """Each of ``images`` (N, 3, H, W) with its patch, recoloured, at the place where it is to be pasted."""
-    import torch
 
     height, width = images.shape[2:]
     tops, lefts, to_tops, to_lefts, talls, wides = (
@@ -105,7 +100,6 @@ def cut_paste(images: torch.Tensor, patches: Sequence[Patch], colours: Sequence[
 
 def turn(images: torch.Tensor, degrees_B: torch.Tensor) -> torch.Tensor:
     """Each of ``images`` (B, 3, S, S) turned about its centre, nearest pixels, black outside of the image."""
-    import torch
 
     angle_B = torch.deg2rad(degrees_B.double())
     rows = [[angle_B.cos(), -angle_B.sin()], [angle_B.sin(), angle_B.cos()]]
@@ -120,7 +114,6 @@ def recoloured(
     images: torch.Tensor, colours: Sequence[Recolouring], region_NHW: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Each of ``images`` (N, 3, H, W) in other colours; the contrast is that of its ``region``, or of all of it."""
-    import torch
 
     shift_N111 = images.new_tensor([each.shift for each in colours])[:, None, None, None]
     for change in range(4):
@@ -139,7 +132,6 @@ def shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
 
     Brightness and saturation (HSV) stay.
     """
-    import torch
 
     red, green, blue = images.split(1, dim=1)
     value, low = images.amax(1, keepdim=True), images.amin(1, keepdim=True)
@@ -160,13 +152,11 @@ def shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
 
 
 def _uniform(generator: torch.Generator, low: float, high: float) -> float:
-    import torch
 
     return low + (high - low) * float(torch.rand((), generator=generator, dtype=torch.float64))
 
 
 def _whole(generator: torch.Generator, most: int) -> int:
     """A number from 0 to ``most``, both included."""
-    import torch
 
     return int(torch.randint(most + 1, (), generator=generator))

@@ -64,17 +64,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods.contract import (
-    Config,
-    Lesson,
-    Parameters,
-    Photo,
-    Scores,
-    Workbench,
-    require_normals,
-    require_photos,
-    training_threshold,
-)
+from dinosaur_ad.methods.contract import Config, Lesson, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.dne.gaussian import (
     Doubles,
     Estimator,
@@ -90,8 +80,10 @@ from dinosaur_ad.methods.dne.gaussian import (
     unit_length,
 )
 from dinosaur_ad.methods.method_registry import register
+from dinosaur_ad.methods.shared.method_rules import require_normals, require_photos, training_threshold
 from dinosaur_ad.methods.shared.precision import precision_words
 from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 from dinosaur_ad.methods.shared.vit_weights import PATCHES, ViTSpec, sized, vit_spec
 from dinosaur_ad.methods.training import Schedule
 
@@ -185,6 +177,7 @@ class DNE(StatefulMethod):
 
     @cached_property
     def _network(self) -> FineTunedViT:
+        import_torch()  # or raise an error that says what to install
         from dinosaur_ad.methods.dne.classifier_training import FineTunedViT
 
         return FineTunedViT(self.config, self.workbench)

@@ -51,17 +51,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.methods.contract import (
-    Config,
-    Lesson,
-    Parameters,
-    Photo,
-    Scores,
-    Workbench,
-    require_normals,
-    require_photos,
-    training_threshold,
-)
+from dinosaur_ad.methods.contract import Config, Lesson, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.efficientad import distillation_losses as losses
 from dinosaur_ad.methods.efficientad import pdn
 from dinosaur_ad.methods.efficientad.model import (
@@ -71,6 +61,7 @@ from dinosaur_ad.methods.efficientad.model import (
     training_record,
 )
 from dinosaur_ad.methods.method_registry import register
+from dinosaur_ad.methods.shared.method_rules import require_normals, require_photos, training_threshold
 from dinosaur_ad.methods.shared.precision import deterministic, precision_words, scoring_words, uses_tf32
 from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
 from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images

@@ -55,21 +55,11 @@ from dinosaur_ad.core.coreset import coreset_size, greedy_coreset
 from dinosaur_ad.encoders import ResNetSpec, get_spec
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.methods.contract import (
-    Config,
-    Floats,
-    Lesson,
-    Parameters,
-    Photo,
-    Scores,
-    Workbench,
-    require_normals,
-    require_photos,
-    training_threshold,
-)
+from dinosaur_ad.methods.contract import Config, Floats, Lesson, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.patchcore.patch_features import PatchFeatures
 from dinosaur_ad.methods.shared.flat_memory import FlatMemory, build_memory
+from dinosaur_ad.methods.shared.method_rules import require_normals, require_photos, training_threshold
 from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
 from dinosaur_ad.methods.shared.torch_tools import import_torch
 

@@ -92,7 +92,10 @@ def train(
         BatchLoader(photos, schedule, size, workbench, task),
         schedule,
         workbench.device,
-        _Callbacks(loss, before_step, after_step, after_epoch),
+        loss,
+        before_step or _nothing,
+        after_step or _nothing,
+        after_epoch or (lambda epoch: {}),
         trained,
         state,
         checkpoint,
@@ -120,12 +123,8 @@ def _named_tensors(
     return state | {f"extra/{name}": tensor for name, tensor in extra.items()}
 
 
-@dataclass(frozen=True)
-class _Callbacks:
-    loss: Callable[[Step], torch.Tensor]
-    before_step: Callable[[Step], None] | None
-    after_step: Callable[[Step], None] | None
-    after_epoch: Callable[[int], Mapping[str, float]] | None
+def _nothing(_step: Step) -> None:
+    """The default of a callback."""
 
 
 @dataclass
@@ -133,7 +132,10 @@ class _TrainingLoop:
     loader: BatchLoader
     schedule: Schedule
     device: str
-    callbacks: _Callbacks
+    loss: Callable[[Step], torch.Tensor]
+    before_step: Callable[[Step], None]
+    after_step: Callable[[Step], None]
+    after_epoch: Callable[[int], Mapping[str, float]]
     trained: Sequence[torch.nn.Parameter]
     state: Mapping[str, torch.Tensor]
     checkpoint: TrainingCheckpoint | None
@@ -180,8 +182,7 @@ class _TrainingLoop:
                 images += len(step.photos)
             self._report(epoch, total / images if images else math.nan, skipped)
         self.loader.seed(epoch, self.loader.steps_per_epoch)
-        found = self.callbacks.after_epoch(epoch) if self.callbacks.after_epoch else {}
-        extra = {name: float(value) for name, value in found.items()}
+        extra = {name: float(value) for name, value in self.after_epoch(epoch).items()}
         mean = total / images if images else math.nan
         return EpochLog(epoch, mean, skipped, extra, time.perf_counter() - started)
 
@@ -196,24 +197,22 @@ class _TrainingLoop:
         return value
 
     def _update(self, step: Step) -> float | None:
-        callbacks, schedule = self.callbacks, self.schedule
+        schedule = self.schedule
         self._optimizer.zero_grad(set_to_none=True)
         with autocast(schedule, self.device):
-            loss = callbacks.loss(step)
+            loss = self.loss(step)
         value = float(loss.detach())
         if not math.isfinite(value):
             return None
         loss.backward()
-        if callbacks.before_step:
-            callbacks.before_step(step)
+        self.before_step(step)
         if not math.isfinite(self._clip_gradient()):
             return None
         done = (step.epoch + step.index / self.loader.steps_per_epoch) / schedule.epochs
         for group in self._optimizer.param_groups:
             group["lr"] = schedule.rate_at(step.epoch, done)
         self._optimizer.step()
-        if callbacks.after_step:
-            callbacks.after_step(step)
+        self.after_step(step)
         return value
 
     def _clip_gradient(self) -> float:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from dinosaur_ad.encoders.weights.local import cache_home
 from dinosaur_ad.errors import EncoderError
 from dinosaur_ad.images.loading import Pixels
+from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 Labels = NDArray[np.int64]
 RegionKind = Literal["auto", "sam", "superpixels"]
@@ -55,6 +56,7 @@ def make_regions(kind: RegionKind, *, segments: int, sam: str, device: str) -> R
     """The maker of this kind; ``auto`` is SAM where its files are (in the folder ``sam`` or the usual one)."""
     folder = Path(sam).expanduser() if sam else cache_home() / "regions" / "sam-vit-base"
     if (folder / "config.json").is_file() and kind != "superpixels":
+        import_torch()  # or raise an error that says what to install
         from dinosaur_ad.methods.ucad.regions_sam import SamRegions
 
         return SamRegions(folder, device)

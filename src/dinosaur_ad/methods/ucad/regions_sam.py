@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import EncoderError
-from dinosaur_ad.methods.shared.torch_tools import import_torch
 from dinosaur_ad.methods.ucad.regions import Labels, most_frequent
-
-if TYPE_CHECKING:
-    import torch
 
 POINTS = 32  # a side
 AT_ONCE = 64  # points
@@ -49,13 +46,11 @@ class SamRegions:
 
     def __call__(self, pixels: NDArray[np.uint8], grid: tuple[int, int]) -> Labels:
         """Labels (N, H, W) of prepared images (N, S, S, 3); 0 where there is no mask."""
-        torch = import_torch()
         with torch.inference_mode():
             return np.stack([most_frequent(paint(self._masks(image)), grid) for image in pixels])
 
     def _masks(self, image: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """The masks (K, S, S) of one image, by falling predicted IoU."""
-        torch = import_torch()
         side = self._model.config.vision_config.image_size
         raw = torch.from_numpy(image.astype(np.float32) / 255).to(self._device)
         mean, deviation = (torch.tensor(each, device=self._device) for each in (IMAGE_MEAN, IMAGE_STD))
@@ -79,12 +74,11 @@ class SamRegions:
         logits_KSS = output.pred_masks.flatten(0, 2)
         inner, outer = ((logits_KSS > edge).sum((1, 2)) for edge in (1.0, -1.0))
         is_good = (iou_K > MIN_IOU) & (inner >= MIN_STABILITY * outer) & (inner > 0)
-        full = import_torch().nn.functional.interpolate(logits_KSS[is_good][:, None], size=shape, mode="bilinear")
+        full = torch.nn.functional.interpolate(logits_KSS[is_good][:, None], size=shape, mode="bilinear")
         return full[:, 0] > 0, iou_K[is_good]
 
     @cached_property
     def _model(self) -> Any:
-        import_torch()
         import transformers
 
         try:
@@ -96,7 +90,6 @@ class SamRegions:
 
 def boxes(masks_KSS: torch.Tensor) -> torch.Tensor:
     """The bounding box (K, 4) of each mask: left, top, right, bottom, the last two exclusive."""
-    torch = import_torch()
     sides = []
     for axis in (1, 2):  # columns, then rows
         is_hit_KS = masks_KSS.any(axis)

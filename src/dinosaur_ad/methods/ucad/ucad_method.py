@@ -65,20 +65,10 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.methods.contract import (
-    Config,
-    Floats,
-    Lesson,
-    Parameters,
-    Photo,
-    Scores,
-    Workbench,
-    require_normals,
-    require_photos,
-    training_threshold,
-)
+from dinosaur_ad.methods.contract import Config, Floats, Lesson, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.shared.flat_memory import build_memory
+from dinosaur_ad.methods.shared.method_rules import require_normals, require_photos, training_threshold
 from dinosaur_ad.methods.shared.precision import precision_words, scoring_words
 from dinosaur_ad.methods.shared.state_files import Arrays, StatefulMethod
 from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images
