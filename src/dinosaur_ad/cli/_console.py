@@ -64,6 +64,20 @@ def say(*lines: str) -> None:
         let_go(sys.stderr)
 
 
+def show_status(text: str, columns: int) -> None:
+    """Replace the line of the terminal with ``text``, escaped and cut to ``columns``; empty text clears the line.
+
+    The cursor returns to the start of the line, so that the next message replaces the text.
+    """
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(f"\r\x1b[K{printable(text, columns)}\r" if text else "\r\x1b[K")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        let_go(sys.stderr)
+
+
 def show(*lines: str, before: str = "") -> None:
     """Print results, a line each, escaped; ``before`` is our own and goes first as it is (a coloured word)."""
     _write(before + "".join(f"{printable_line(line)}\n" for line in lines))

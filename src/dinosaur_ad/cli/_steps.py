@@ -8,10 +8,9 @@ import threading
 import time
 from contextlib import AbstractContextManager
 
-from dinosaur_ad.cli._console import printable, say
+from dinosaur_ad.cli._console import say, show_status
 
 SECONDS_BETWEEN_UPDATES = 1.0
-_CLEAR = "\r\x1b[K"
 
 
 class Steps(AbstractContextManager["Steps"]):
@@ -44,8 +43,7 @@ class Steps(AbstractContextManager["Steps"]):
             if self._text:
                 seconds = int(time.monotonic() - self._began)
                 line = f"{self._text}  {seconds // 60}:{seconds % 60:02d}"
-                # The cursor returns to the start of the line, so that another message replaces this one.
-                self._write(f"{_CLEAR}{printable(line, max(20, shutil.get_terminal_size().columns - 1))}\r")
+                show_status(line, max(20, shutil.get_terminal_size().columns - 1))
                 self._shown = True
 
     def __exit__(self, *error: object) -> None:
@@ -53,11 +51,4 @@ class Steps(AbstractContextManager["Steps"]):
         if self._clock.is_alive():
             self._clock.join()
         if self._shown:
-            self._write(_CLEAR)
-
-    def _write(self, text: str) -> None:
-        try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        except (OSError, ValueError):  # the terminal was closed
-            self._ended.set()
+            show_status("", 0)
