@@ -25,8 +25,9 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def documents(text: str) -> list[dict[str, Any]]:
-    """What the lines say, but for how long it took."""
-    return [{key: value for key, value in json.loads(line).items() if key != "ms"} for line in text.splitlines()]
+    """What the lines say, but for when it was, how long it took and where the picture is."""
+    rows = (json.loads(line) for line in text.splitlines())
+    return [{key: value for key, value in row.items() if key not in ("ms", "time", "overlay")} for row in rows]
 
 
 def unpacked_stores() -> set[Path]:
