@@ -220,7 +220,7 @@ class Dinosaur:
         turn. ``replace`` teaches a task of that name anew. ``progress`` is called with the images done and, if known,
         in all.
         """
-        check_task_name(name)
+        name = check_task_name(name)
         if self._store:
             self._refuse_conflict(name, replace)
 
@@ -379,7 +379,7 @@ class Dinosaur:
         if self._store is None or not self._store.names():
             raise nothing_learned()
         if task is not None:
-            self._existing(task)
+            task = self._existing(task).name
         total, stream = stream_images(images)
         at_once = INSPECT_AT_ONCE if total is not None else 1  # a camera's image gets its verdict before the next one
         for batch, waited in timed(prepared_batches(stream, total, at_once, self.preset.size)):

@@ -15,6 +15,7 @@ from dinosaur_ad.presets import PRESETS
 @pytest.fixture(autouse=True)
 def _tiny_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DINOSAUR_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DINOSAUR_STORE", raising=False)
     monkeypatch.setitem(PRESETS, "tiny", TINY)
 
 

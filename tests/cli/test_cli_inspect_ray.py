@@ -25,9 +25,9 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def documents(text: str) -> list[dict[str, Any]]:
-    """The documents of the lines, without time stamps, durations and overlay paths."""
-    varying = ("ms", "time", "overlay")
-    return [{key: each for key, each in json.loads(line).items() if key not in varying} for line in text.splitlines()]
+    """What the lines say, but for when it was, how long it took and where the picture is."""
+    rows = (json.loads(line) for line in text.splitlines())
+    return [{key: value for key, value in row.items() if key not in ("ms", "time", "overlay")} for row in rows]
 
 
 def unpacked_stores() -> set[Path]:
