@@ -235,6 +235,7 @@ class Dinosaur:
 
         Images that the task has learned before are left out. Processes that update one task wait for each other.
         """
+        name = self._existing(name).name  # in Unicode's form NFC, as the store has it
 
         def begin() -> tuple[BankBuilder, str]:
             record = self._existing(name)
