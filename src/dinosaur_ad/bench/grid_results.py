@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -26,7 +25,7 @@ from dinosaur_ad.bench.foreign_results import (
     whole,
 )
 from dinosaur_ad.bench.places import Place, open_place
-from dinosaur_ad.bench.results import cell_folder, is_grid, result_files
+from dinosaur_ad.bench.results import cell_folder, is_grid, result_files, without_nan
 from dinosaur_ad.errors import InputError
 
 FORMAT, KIND = 1, "grid"
@@ -81,7 +80,7 @@ class ScenarioGrid:
     def save(self, place: Place) -> None:
         """Write the file, whole or not at all."""
         document = {"format": FORMAT, "kind": KIND} | asdict(self)
-        document |= {"auroc": _without_nan(self.auroc.tolist()), "per_task": _without_nan(self.per_task)}
+        document |= {"auroc": without_nan(self.auroc.tolist()), "per_task": without_nan(self.per_task)}
         place.write(grid_file(self.preset, self.scenario), (json.dumps(document, indent=1) + "\n").encode())
 
     @classmethod
@@ -212,10 +211,3 @@ def load_grids(folders: Sequence[str]) -> list[GridResult]:
                     f"'{place}/{name}'; leave one of the folders out."
                 )
     return [GridResult(tuple(group.values())) for group in alike.values()]
-
-
-def _without_nan(nested: Any) -> Any:
-    """The same lists with None for NaN, which JSON does not know."""
-    if isinstance(nested, list):
-        return [_without_nan(each) for each in nested]
-    return None if math.isnan(nested) else nested

@@ -140,7 +140,7 @@ class CellResult:
             **({"published": True} if self.published else {}),
         }
         place.write(ARRAYS, buffer.getvalue())
-        place.write(RESULT, (json.dumps(_without_nan(document), indent=1, allow_nan=False) + "\n").encode())
+        place.write(RESULT, (json.dumps(without_nan(document), indent=1, allow_nan=False) + "\n").encode())
 
     @classmethod
     def load(cls, place: Place) -> CellResult:
@@ -223,6 +223,20 @@ def result_files(place: Place) -> list[str]:
     return [name for name in place.list() if not _UNFINISHED.fullmatch(name)]
 
 
+def open_results(folder: str, files: Sequence[str], advice: str) -> tuple[Place, list[str]]:
+    """A folder (or fsspec address) of results, and the names of the finished files in it.
+
+    :raises InputError: it holds no grid and none of the ``files``; the message ends with ``advice``.
+    """
+    place = open_place(folder)
+    names = result_files(place)
+    if not any(is_grid(name) or name.rpartition("/")[2] in files for name in names):
+        absent = isinstance(place, LocalPlace) and not place.folder.is_dir()
+        where = f"'{folder}', which is no folder" if absent else f"'{folder}'"
+        raise InputError(f"There are no results in {where}; {advice}.")
+    return place, names
+
+
 def find_results(folders: Sequence[str]) -> tuple[list[CellResult], list[FailedCell]]:
     """All finished and failed cells below the given folders (or fsspec addresses), sorted.
 
@@ -231,12 +245,7 @@ def find_results(folders: Sequence[str]) -> tuple[list[CellResult], list[FailedC
     finished: list[CellResult] = []
     failed: list[FailedCell] = []
     for folder in folders:
-        place = open_place(folder)
-        names = result_files(place)
-        if not any(is_grid(name) or name.rpartition("/")[2] in (RESULT, ERROR) for name in names):
-            absent = isinstance(place, LocalPlace) and not place.folder.is_dir()
-            where = f"'{folder}', which is no folder" if absent else f"'{folder}'"
-            raise InputError(f"There are no results in {where}; make some with: dinosaur bench run.")
+        place, names = open_results(folder, (RESULT, ERROR), "make some with: dinosaur bench run")
         for name in names:
             parent, _, file = name.rpartition("/")
             if file == RESULT:
@@ -297,12 +306,12 @@ def _matrix(nested: list[list[float | None]] | None) -> Floats | None:
     return np.asarray([[math.nan if value is None else value for value in row] for row in nested], np.float64)
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     """The same document with null for NaN, which JSON does not know."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _without_nan(entry) for key, entry in value.items()}
+        return {key: without_nan(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_nan(entry) for entry in value]
+        return [without_nan(entry) for entry in value]
     return value

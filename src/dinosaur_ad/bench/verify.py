@@ -16,8 +16,8 @@ import numpy as np
 from dinosaur_ad.bench import recount
 from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.grid_results import ScenarioGrid
-from dinosaur_ad.bench.places import LocalPlace, Place, open_place
-from dinosaur_ad.bench.results import ARRAYS, ERROR, PARTIAL, RESULT, CellResult, FailedCell, is_grid, result_files
+from dinosaur_ad.bench.places import Place
+from dinosaur_ad.bench.results import ARRAYS, ERROR, PARTIAL, RESULT, CellResult, FailedCell, is_grid, open_results
 from dinosaur_ad.bench.verify_cell import CheckedCell, Compared, check_cell
 from dinosaur_ad.errors import DinosaurError, InputError
 
@@ -61,14 +61,10 @@ def verify(folders: Sequence[str]) -> Verified:
     grids: list[CheckedCell] = []
     failed, unreadable = 0, []
     for folder in folders:
-        place = open_place(folder)
-        names = result_files(place)
-        found = [name for name in names if is_grid(name) or name.rpartition("/")[2] in (RESULT, ERROR, ARRAYS)]
-        if not found:
-            absent = isinstance(place, LocalPlace) and not place.folder.is_dir()
-            where = f"'{folder}', which is no folder" if absent else f"'{folder}'"
-            raise InputError(f"There are no results in {where}; name a folder that dinosaur bench run or pack wrote.")
-        for name in found:
+        place, names = open_results(
+            folder, (RESULT, ERROR, ARRAYS), "name a folder that dinosaur bench run or pack wrote"
+        )
+        for name in names:
             parent, _, file = name.rpartition("/")
             below = place.below(parent) if parent else place
             try:
@@ -79,7 +75,7 @@ def verify(folders: Sequence[str]) -> Verified:
                 elif file == ERROR:
                     FailedCell.load(below)
                     failed += 1
-                else:
+                elif file == ARRAYS:
                     _refuse_alone(below, parent, names)
             except DinosaurError as error:
                 unreadable.append(str(error))
