@@ -61,7 +61,10 @@ def cost_charts(groups: Sequence[CellGroup]) -> Html:
         _cost_chart(own, styles, numbers.storage_mib, "storage in all, MiB"),
         _cost_chart(own, styles, numbers.score_ms, "time to score an image, ms"),
     ]
-    lead = f"Image AUROC against what is kept and against time (with cached features), on {scenario}; up and left is better. {_ONE_OF_EACH}"
+    lead = (
+        f"Image AUROC against what is kept and against time (with cached features), on {scenario}; up and left is "
+        f"better. {_ONE_OF_EACH}"
+    )
     return _section([chart for chart in charts if chart], styles, lead)
 
 
