@@ -1,6 +1,6 @@
 """Results for people: self-contained HTML pages and one picture, made by small functions from data to markup.
 
-``html``, ``charts`` and ``photos`` are building blocks. ``sequence_results``, ``examples``, ``sequence_page`` and
+``html``, ``charts`` and ``photo_cards`` are building blocks. ``sequence_results``, ``examples``, ``sequence_page`` and
 ``picture`` make the page and picture of the demo, ``image_results`` and ``image_page`` the page of ``dinosaur report``.
 """
 

@@ -16,7 +16,7 @@ from dinosaur_ad.inspection import Inspection
 from dinosaur_ad.page.charts import histogram
 from dinosaur_ad.page.html import Html, element, join, number, page, section, table, tile
 from dinosaur_ad.page.image_results import ANOMALOUS, NORMAL, NOT_READY, ImageResults, ImageRow
-from dinosaur_ad.page.photos import heat_key, marks, patch_pair, photo
+from dinosaur_ad.page.photo_cards import heat_key, marks, patch_pair, photo
 from dinosaur_ad.page.sequence_page import interval, percent
 
 TITLE = "DINOSaur report"

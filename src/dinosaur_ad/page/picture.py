@@ -11,7 +11,7 @@ from dinosaur_ad.images.drawing import Colour, font
 from dinosaur_ad.images.loading import Pixels
 from dinosaur_ad.page.charts import strength
 from dinosaur_ad.page.examples import Example, ShownRows
-from dinosaur_ad.page.photos import marks
+from dinosaur_ad.page.photo_cards import marks
 from dinosaur_ad.page.sequence_results import SequenceRow, SequenceRun, Summary
 
 _INK: Colour = (27, 31, 39)

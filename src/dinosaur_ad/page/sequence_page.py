@@ -8,7 +8,7 @@ from dinosaur_ad._text import odds
 from dinosaur_ad.page.charts import histogram, matrix_scale, matrix_table
 from dinosaur_ad.page.examples import Example, ShownRows
 from dinosaur_ad.page.html import Html, element, join, number, page, section, table, tile
-from dinosaur_ad.page.photos import heat_key, marks, patch_pair, photo
+from dinosaur_ad.page.photo_cards import heat_key, marks, patch_pair, photo
 from dinosaur_ad.page.sequence_results import SequenceRow, SequenceRun, Share, Summary, Taught, auroc_of, last_rows
 
 _WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
