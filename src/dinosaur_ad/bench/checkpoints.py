@@ -108,7 +108,7 @@ class Checkpoints:
 def scratch_folder(place: Place) -> Iterator[Path]:
     """Where the method of the cell at ``place`` may keep what is half done; it need not exist.
 
-    Beside the rows when they are on a disk: a training that was killed goes on after its last checkpoint, on any
+    Beside the rows when they are on a disk: a training that was killed goes on in the middle of its epoch, on any
     machine that has the disk. For rows in an object store it is a temporary folder of this process, and a killed one
     begins its task anew.
     """
