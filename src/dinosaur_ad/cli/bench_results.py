@@ -32,15 +32,15 @@ def write_tables(folders: Sequence[str], out: Path | None, data: Path | None) ->
 def print_tables(folders: Sequence[str], names: Sequence[str]) -> None:
     """Print the named tables of the report as Markdown, in the order of the names; the same results, the same text."""
     from dinosaur_ad.bench.grid_results import load_grids
-    from dinosaur_ad.bench.report import tables, to_markdown
+    from dinosaur_ad.bench.report import table_makers, to_markdown
     from dinosaur_ad.bench.results import find_results
 
     finished, failed = find_results(folders)
-    found = {table.key: table for table in tables(finished, load_grids(folders), failed)}
+    makers = table_makers(finished, load_grids(folders), failed)
     for name in names or [""]:
-        if name not in found:
-            raise InputError(f"These results have no table '{name}'; choose from: {', '.join(found)}.")
-    show_page("\n".join(to_markdown(found[name]) for name in names))
+        if name not in makers:
+            raise InputError(f"These results have no table '{name}'; choose from: {', '.join(makers)}.")
+    show_page("\n".join(to_markdown(makers[name]()) for name in names))
 
 
 def pack(folders: Sequence[str], out: str) -> None:

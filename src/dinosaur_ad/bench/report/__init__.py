@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dinosaur_ad.bench.report.render import to_html, to_latex, to_markdown
 from dinosaur_ad.bench.report.table import Column, Note, Table, TableBlock, TableCell
-from dinosaur_ad.bench.report.write import ReportFiles, tables, write_report
+from dinosaur_ad.bench.report.write import ReportFiles, table_makers, tables, write_report
 
 __all__ = [
     "Column",
@@ -13,6 +13,7 @@ __all__ = [
     "Table",
     "TableBlock",
     "TableCell",
+    "table_makers",
     "tables",
     "to_html",
     "to_latex",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dinosaur_ad.bench.paper import ImageNumbers, PixelNumbers, paper
 from dinosaur_ad.bench.report import numbers
@@ -32,6 +33,8 @@ from dinosaur_ad.bench.report.table import (
     span,
     words,
 )
+
+TableMaker = Callable[[], Table]
 
 
 def overview_table(groups: Sequence[CellGroup]) -> Table:
@@ -156,7 +159,7 @@ METRICS = (
 LOCO_METRIC = Metric("AU-sPRO", numbers.pixel("au_spro"), "higher")
 
 
-def paper_tables(groups: Sequence[CellGroup]) -> list[Table]:
+def paper_table_makers(groups: Sequence[CellGroup]) -> dict[str, TableMaker]:
     """Discrete tasks, continuous drift, and scenarios that the paper does not have; those with a measured row."""
     others = [group for group in groups if paper_scenario(group.scenario) is None]
     made = (
@@ -164,7 +167,7 @@ def paper_tables(groups: Sequence[CellGroup]) -> list[Table]:
         ("continuous", "Continuous drift (the paper's Tables 2 and 3)", _of(groups, CONTINUOUS), True),
         ("other", "Other scenarios", others, False),
     )
-    return [_table(key, title, own, beside) for key, title, own, beside in made if own]
+    return {key: partial(_table, key, title, own, beside) for key, title, own, beside in made if own}
 
 
 def _of(groups: Sequence[CellGroup], scenarios: Sequence[str]) -> list[CellGroup]:

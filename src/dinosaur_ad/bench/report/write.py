@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dinosaur_ad._atomic import write_atomic
@@ -11,7 +12,7 @@ from dinosaur_ad.bench.grid_results import GridResult, load_grids
 from dinosaur_ad.bench.report.benchmark_page import TITLE, benchmark_page, headline
 from dinosaur_ad.bench.report.grid_table import grid_tables
 from dinosaur_ad.bench.report.method_tables import cost_table, forgetting_table, missing_table, thresholds_table
-from dinosaur_ad.bench.report.paper_tables import overview_table, paper_tables, short_table
+from dinosaur_ad.bench.report.paper_tables import TableMaker, overview_table, paper_table_makers, short_table
 from dinosaur_ad.bench.report.render import plain, to_latex, to_markdown
 from dinosaur_ad.bench.report.row_groups import CellGroup, group_cells
 from dinosaur_ad.bench.report.shortcuts import shortcut_tables
@@ -38,24 +39,39 @@ def tables(
 
     :raises InputError: results that would share a table were not made alike.
     """
+    return [make() for make in table_makers(results, grids, failed).values()]
+
+
+def table_makers(
+    results: Sequence[CellResult], grids: Sequence[GridResult] = (), failed: Sequence[FailedCell] = ()
+) -> dict[str, TableMaker]:
+    """The same tables by name, each computed when it is called for: the intervals of some take most of the time."""
     groups = group_cells(results)
-    return [*_tables_of(groups, grids, failed), *([short_table(groups)] if groups else [])]
+    short: dict[str, TableMaker] = {"short": partial(short_table, groups)} if groups else {}
+    return _makers_of(groups, grids, failed) | short
 
 
-def _tables_of(groups: Sequence[CellGroup], grids: Sequence[GridResult], failed: Sequence[FailedCell]) -> list[Table]:
+def _makers_of(
+    groups: Sequence[CellGroup], grids: Sequence[GridResult], failed: Sequence[FailedCell]
+) -> dict[str, TableMaker]:
+    of_grids: dict[str, TableMaker] = {table.key: partial(_as_it_is, table) for table in grid_tables(grids)}
     if not groups:
-        return grid_tables(grids)
+        return of_grids
     several = [group for group in groups if len(group.first.tasks) > 1]  # a single task cannot be forgotten
-    return [
-        overview_table(groups),
-        *paper_tables(groups),
-        *([forgetting_table(several)] if several else []),
-        thresholds_table(groups),
-        *shortcut_tables(groups),
-        cost_table(groups),
-        *grid_tables(grids),
-        missing_table(groups, failed),
-    ]
+    return {
+        "overview": partial(overview_table, groups),
+        **paper_table_makers(groups),
+        **({"forgetting": partial(forgetting_table, several)} if several else {}),
+        "thresholds": partial(thresholds_table, groups),
+        **{table.key: partial(_as_it_is, table) for table in shortcut_tables(groups)},
+        "cost": partial(cost_table, groups),
+        **of_grids,
+        "missing": partial(missing_table, groups, failed),
+    }
+
+
+def _as_it_is(table: Table) -> Table:
+    return table
 
 
 def write_report(
@@ -77,7 +93,7 @@ def write_report(
     if not (results or failed or grids):
         raise InputError("There is nothing to report; make results with: dinosaur bench run.")
     groups = group_cells(results)
-    made = _tables_of(groups, grids, failed)
+    made = [make() for make in _makers_of(groups, grids, failed).values()]
     intro = [f"# {TITLE}", headline(groups, failed), *_failures(failed)]
     contents = {
         out / "report.html": benchmark_page(groups, made, failed, data),
