@@ -185,7 +185,8 @@ def test_profile(box: Box, store: Path) -> None:
     out = box.folder / "profile.json"
     counts = ("--repeats", "1", "--runs", "3", "--warm-up", "1", "--learn-images", "6")
     printed = box.dinosaur("profile", "--store", store, "--device-name", "a box", *counts, "--out", out)
-    assert "a box" in printed
+    assert re.match(r"one image in [\d.]+ ms \([\d.]+ a second\)", printed)
+    assert json.loads(out.read_text())["device_name"] == "a box"
     (method,) = json.loads(out.read_text())["methods"]
     assert method["status"] == "measured"
 

@@ -44,7 +44,7 @@ def seen(score: float, verdict: str = "", path: str = "a.png", **fields: object)
     given = {
         "task": "screw", "threshold": 1.0, "p_value": 0.1, "false_alarms": 0.025, "normal_level": 0.2,
         "worst": WorstPatch(0, 0, (0, 0, 10, 10), score, "", 0, 0), "asked": {}, "encoder": "tiny", "ms": {},
-        "map": np.full((7, 7), score, np.float32),
+        "map": np.full((7, 7), score, np.float32), "image_size": (70, 70),
     } | fields  # fmt: skip
     verdict = verdict or ("anomalous" if score > 1 else "normal")
     return Inspection(path=path, score=score, verdict=verdict, **given)  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_the_page_counts_sorts_and_explains(capsys: Capture, tmp_path: Path, sto
     assert "good parts would look this odd" in page.text
     assert "broken.png' is not an image" in page.text
     assert re.search(r"encoder tiny-dinov2 .*preset tiny; seed 0", page.text)
-    found = Dinosaur.load(store).inspect(bad)[0]
+    found = Dinosaur.load(store).inspect(bad)
     assert f"score {found.score:.3f}, threshold {found.threshold:.3f}" in page.text
     assert "nearest normal" in page.text
 

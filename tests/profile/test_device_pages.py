@@ -33,7 +33,7 @@ def test_there_are_commands_for_every_step() -> None:
 
 @pytest.mark.parametrize("command", commands())
 def test_a_command_is_understood(command: str) -> None:
-    arguments = cli._parser().parse_args(shlex.split(command))
+    arguments = cli.make_parser().parse_args(shlex.split(command))
     assert callable(arguments.run)
 
 
