@@ -22,7 +22,7 @@ def test_the_first_learn_can_be_undone_and_made_again(capsys: Capture, store: Pa
     )
     assert Store.open(store).names() == ["washer"]
     assert main(["redo", "screw", "--store", str(store)]) == 0
-    assert capsys.readouterr().out == "made the learn of 'screw' again; redo can make again: nothing more\n"
+    assert capsys.readouterr().out == "made the learn of 'screw' again; nothing is left to redo\n"
     assert Dinosaur.load(store).threshold("screw") == threshold
     assert_refused(capsys, ["redo", "screw", "--store", str(store)], "There is nothing to redo for task 'screw'", store)
     assert main(["undo", "screw", "--yes", "--store", str(store)]) == 0  # of scripts written before there was redo

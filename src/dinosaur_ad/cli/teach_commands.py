@@ -160,7 +160,8 @@ def redo(arguments: argparse.Namespace) -> int:
     with _interruptible(arguments):
         action = detector.redo(arguments.name)
     following = detector.store.redoable(arguments.name)
-    show(f"made the {action} of '{arguments.name}' again; redo can make again: {following or 'nothing more'}")
+    more = f"redo can also make again: {following}" if following else "nothing is left to redo"
+    show(f"made the {action} of '{arguments.name}' again; {more}")
     return EXIT_OK
 
 
