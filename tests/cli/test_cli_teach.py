@@ -104,7 +104,7 @@ def test_a_bad_file_among_good_ones_is_reported_and_skipped(capsys: Capture, tmp
 
 def test_update_adds_images_and_undo_takes_them_back(capsys: Capture, tmp_path: Path, store: Path) -> None:
     more = make_normals(tmp_path / "more", 6, pattern=2)
-    assert main(["update", "screw", str(more), "--store", str(store)]) == 0
+    assert main(["update", "screw", str(more), "--store", str(store), "--force"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("updated 'screw' with 6 images, now 30, in ")
     assert "preset tiny" in err
