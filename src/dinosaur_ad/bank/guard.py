@@ -79,9 +79,7 @@ class TeachingGuard:
         """Check a block of new images."""
         names = [each.name for each in images]
         self._images += names
-        for each in images:
-            if each.grey_range <= suspicion.BLANK_RANGE:
-                self._refuse(each.name, "blank or nearly so", 0.0)
+        self._find_blank(images)
         if self._own:
             score_N = self._compare_with_own(self._own, names, patches_NHWC)
             self._compare_with_others(names, patches_NHWC, descriptor_NC, score_N)
@@ -89,6 +87,16 @@ class TeachingGuard:
             self._find_masks(images)
             self._compare_with_others(names, patches_NHWC, descriptor_NC, None)
             self._compare_with_each_other(names, descriptor_NC)
+
+    def look_at_held_out(self, images: list[ImageFeatures]) -> None:
+        """Check images that are for the threshold alone."""
+        self._images += [each.name for each in images]
+        self._find_blank(images)
+
+    def _find_blank(self, images: list[ImageFeatures]) -> None:
+        for each in images:
+            if each.grey_range <= suspicion.BLANK_RANGE:
+                self._refuse(each.name, "blank or nearly so", 0.0)
 
     def _refuse(self, name: str, reason: str, score: float) -> None:
         self._foreign.setdefault(name, Suspect(name, reason, round(float(score), 3)))
@@ -136,6 +144,9 @@ class TeachingGuard:
         distance_NT = prototype_distances(descriptor_NC, prototype_TC)
         nearest_N = np.argmin(distance_NT, axis=1)
         candidate_N = distance_NT.min(axis=1) < suspicion.NEARER * own_N
+        if not self._own:
+            usual = max(float(np.median(own_N)), suspicion.CLOSEST * float(np.linalg.norm(centre_C)))
+            candidate_N &= own_N > suspicion.OUTSIDE * usual
         for t in np.unique(nearest_N[candidate_N]).tolist():
             rows = np.flatnonzero(candidate_N & (nearest_N == t))
             ratios = self._ratios_under(others[t], patches_NHWC[rows], descriptor_NC[rows])
@@ -154,7 +165,10 @@ class TeachingGuard:
         return np.asarray(np.median(descriptor_NC, axis=0), np.float32)
 
     def _ratios_under(self, task: str, patches_NHWC: Floats, descriptor_NC: Floats) -> list[tuple[float, float]]:
-        """Score over threshold, and score, of images under another task; none if it cannot be compared with."""
+        """Score over threshold, and score, of images under another task; none if it cannot be compared with.
+
+        The threshold of a task that is not ready lies too high; the highest score of its normal images replaces it.
+        """
         assert self._store is not None
         try:
             compared = self._banks.compare(self._store, patches_NHWC, descriptor_NC, task)
@@ -162,7 +176,9 @@ class TeachingGuard:
             return []
         bank = compared.scores[0][task].bank
         threshold = alarm_threshold(self._preset, bank.scores, self._preset.false_alarms)
-        if threshold <= 0 or why_not_ready(task, threshold, bank.control_scores):
+        if why_not_ready(task, threshold, bank.control_scores):
+            threshold = float(np.max(bank.scores))
+        if threshold <= 0:
             return []
         return [(scores[task].score / threshold, scores[task].score) for scores in compared.scores]
 
@@ -212,10 +228,9 @@ class TeachingGuard:
         if self._foreign:
             suspects = sorted(self._foreign.values(), key=lambda each: each.reason.startswith("of another kind"))
             count, total = len(suspects), len(self._images)
+            of = f"{count} of {total} images do" if count > 1 else "an image does"
             raise _refusal(
-                f"Nothing was learned for '{self._name}', because {count} of {total} images "
-                f"{'do' if count > 1 else 'does'} not belong there: {_listed(suspects)}",
-                suspects,
+                f"Nothing was learned for '{self._name}', because {of} not belong there: {_listed(suspects)}", suspects
             )
 
     def _refuse_threshold(self, builder: BankBuilder) -> None:
@@ -244,5 +259,6 @@ def _listed(suspects: list[Suspect]) -> str:
 
 
 def _refusal(sentence: str, suspects: list[Suspect]) -> TeachingRefusedError:
-    advice = "leave them out, or learn them all the same with --force (force=True)."
+    them = "them" if len(suspects) > 1 else "it"
+    advice = f"leave {them} out, or learn {them} all the same with --force (force=True)."
     return TeachingRefusedError(f"{sentence}; {advice}", tuple(each.path for each in suspects))

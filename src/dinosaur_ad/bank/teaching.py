@@ -61,7 +61,7 @@ class TrainingImages:
                     guard.look_at(new, patches_NHWC, descriptor_NC)
                 builder.add(names, patches_NHWC, descriptor_NC, digests)
         if held_out is not None:
-            self._calibrate(builder, held_out)
+            self._calibrate(builder, held_out, guard)
         elif len(builder.images) < 2:
             raise InputError(
                 f"Learning '{self._name}' needs at least 2 normal images that differ, because the threshold comes from "
@@ -73,13 +73,15 @@ class TrainingImages:
         builder.seconds["calibrate"] += time.perf_counter() - started
         return added
 
-    def _calibrate(self, builder: BankBuilder, held_out: Images) -> None:
+    def _calibrate(self, builder: BankBuilder, held_out: Images, guard: TeachingGuard | None) -> None:
         """Take the threshold from held-out images that are not among those learned."""
         read = self._features.read(held_out, self.rejected, self.seconds, None)
-        unseen = [each.patches_HWC for each in without_duplicates(read, set(builder.digests), self.duplicates)]
+        unseen = without_duplicates(read, set(builder.digests), self.duplicates)
         if not unseen:
             raise InputError(
                 f"None of the held-out images for '{self._name}' could be used; give readable normals that are not "
                 "among the images to learn from."
             )
-        builder.calibrate(np.stack(unseen))
+        if guard:
+            guard.look_at_held_out(unseen)
+        builder.calibrate(np.stack([each.patches_HWC for each in unseen]))

@@ -29,14 +29,17 @@ CONTROL_SHARE = 0.75
 Images of other products begin at .79, normal images reach .45 and for textures .76."""
 FEWEST_TO_SPLIT = 20
 """Fewer images are not searched for two groups: by chance there often are."""
-SPLIT_RATIO = 4.5
+SPLIT_RATIO = 5.5
 """Two groups whose means lie that many times farther apart than images from the mean of their group are two products.
-Images that differ evenly in one respect, such as brightness, reach 4.2, clean sets 2.3."""
+Clean sets reach 2.3, and images that differ in nothing but brightness 5.3."""
 GAP = 1.25
 """Two groups lie that many times farther apart than any image from its nearest neighbour."""
 NEARER = 0.7
 """An image belongs to another task only if its descriptor lies that much nearer to it than to its own."""
-CLOSEST = 0.03
+OUTSIDE = 2.0
+"""An image of a set belongs to another task only if it lies that many times farther from the middle of the set than the
+median image: two conditions of one product overlap."""
+CLOSEST = 0.05
 """Distances of descriptors below that share of their length count as that, so that twins do not set the scale."""
 
 
