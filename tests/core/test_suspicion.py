@@ -10,6 +10,7 @@ from dinosaur_ad.core.suspicion import (
     MASK_SHARE,
     SPLIT_RATIO,
     black_and_white,
+    grey_histogram,
     grey_range,
     highest_neighbour_ratio,
     neighbour_ratios,
@@ -30,17 +31,17 @@ def cloud(count: int, centre: float = 0.0, seed: int = 0) -> np.ndarray:
 def test_a_flat_image_is_blank_even_with_the_noise_of_a_sensor(level: int) -> None:
     noise = np.random.default_rng(0).normal(0, 1, (64, 64, 3))
     pixels = np.clip(level + noise, 0, 255).astype(np.uint8)
-    assert grey_range(pixels) <= BLANK_RANGE
+    assert grey_range(grey_histogram(pixels)) <= BLANK_RANGE
     pixels[:20, :20] = (level + 120) % 256  # a tenth of it is something
-    assert grey_range(pixels) > BLANK_RANGE
+    assert grey_range(grey_histogram(pixels)) > BLANK_RANGE
 
 
 def test_a_mask_is_black_and_white_and_a_photo_is_not() -> None:
     mask = np.zeros((64, 64, 3), np.uint8)
     mask[10:30, 20:50] = 255
-    assert black_and_white(mask) == 1.0
+    assert black_and_white(grey_histogram(mask)) == 1.0
     photo = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    assert black_and_white(photo) < 0.1 < MASK_SHARE
+    assert black_and_white(grey_histogram(photo)) < 0.1 < MASK_SHARE
 
 
 @pytest.mark.parametrize("count", [6, 20, 100])

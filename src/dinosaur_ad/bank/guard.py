@@ -211,7 +211,7 @@ class TeachingGuard:
             self._refuse_foreign()
             self._refuse_threshold(builder)
         suspects = self._doubtful | self._foreign
-        return tuple(suspects[name] for name in self._images if name in suspects)
+        return tuple(suspects[name] for name in dict.fromkeys(self._images) if name in suspects)
 
     def _find_high_scores(self, builder: BankBuilder) -> None:
         """Find images of a learn that the bank of the others scores far higher than the rest."""

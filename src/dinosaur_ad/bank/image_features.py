@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.features import combine_blocks, describe
-from dinosaur_ad.core.suspicion import black_and_white, grey_range
+from dinosaur_ad.core.suspicion import black_and_white, grey_histogram, grey_range
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.images.finding import name_of
 from dinosaur_ad.images.loading import digest
@@ -93,7 +93,8 @@ class FeatureExtractor:
                     if np.isfinite(patches_HWC).all():
                         # Absolute, so that the file is found again from any working directory.
                         name = image.label if image.path is None else name_of(image.path.absolute())
-                        look = grey_range(pixels), black_and_white(pixels)
+                        grey = grey_histogram(pixels)
+                        look = grey_range(grey), black_and_white(grey)
                         yield ImageFeatures(name, patches_HWC, descriptor_C, digest(pixels), *look)
                     else:
                         rejected.append(self.not_finite(image.label))

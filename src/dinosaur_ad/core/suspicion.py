@@ -43,31 +43,34 @@ CLOSEST = 0.05
 """Distances of descriptors below that share of their length count as that, so that twins do not set the scale."""
 
 
-def grey_range(pixels_HWC: NDArray[np.uint8]) -> int:
+def grey_histogram(pixels_HWC: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The number of pixels of each of the 256 grey levels of an RGB image.
+
+    >>> grey_histogram(np.full((2, 3, 3), 128, np.uint8))[127:130].tolist()
+    [0, 6, 0]
+    """
+    red_HW, green_HW, blue_HW = (pixels_HWC[:, :, channel].astype(np.uint16) for channel in range(3))
+    histogram: NDArray[np.int64] = np.bincount(((red_HW + green_HW + blue_HW) // 3).ravel(), minlength=256)
+    return histogram
+
+
+def grey_range(histogram: NDArray[np.int64]) -> int:
     """The number of grey levels that the middle 99 % of the pixels span.
 
-    >>> grey_range(np.full((20, 20, 3), 128, np.uint8))
+    >>> grey_range(grey_histogram(np.full((20, 20, 3), 128, np.uint8)))
     0
     """
-    cumulated = np.cumsum(_histogram(pixels_HWC)) / (pixels_HWC.shape[0] * pixels_HWC.shape[1])
-    low, high = np.searchsorted(cumulated, (0.005, 0.995))
+    low, high = np.searchsorted(np.cumsum(histogram) / histogram.sum(), (0.005, 0.995))
     return int(high - low)
 
 
-def black_and_white(pixels_HWC: NDArray[np.uint8]) -> float:
+def black_and_white(histogram: NDArray[np.int64]) -> float:
     """The share of pixels within 8 grey levels of black or white.
 
-    >>> black_and_white(np.asarray([[[0, 0, 0], [255, 255, 255], [3, 3, 3], [90, 90, 90]]], np.uint8))
+    >>> black_and_white(grey_histogram(np.asarray([[[0, 0, 0], [255, 255, 255], [3, 3, 3], [90, 90, 90]]], np.uint8)))
     0.75
     """
-    histogram = _histogram(pixels_HWC)
-    return float((histogram[:9].sum() + histogram[-9:].sum()) / (pixels_HWC.shape[0] * pixels_HWC.shape[1]))
-
-
-def _histogram(pixels_HWC: NDArray[np.uint8]) -> NDArray[np.int64]:
-    grey_HW = pixels_HWC.sum(axis=2, dtype=np.uint16) // pixels_HWC.shape[2]
-    histogram: NDArray[np.int64] = np.bincount(grey_HW.ravel(), minlength=256)
-    return histogram
+    return float((histogram[:9].sum() + histogram[-9:].sum()) / histogram.sum())
 
 
 def neighbour_ratios(descriptor_NC: Floats) -> Floats:
