@@ -149,6 +149,9 @@ class TeachingGuard:
             candidate_N &= own_N > suspicion.OUTSIDE * usual
         for t in np.unique(nearest_N[candidate_N]).tolist():
             rows = np.flatnonzero(candidate_N & (nearest_N == t))
+            rest = np.setdiff1d(np.arange(len(names)), rows)
+            if not self._own and self._same_product(others[t], patches_NHWC[rest], descriptor_NC[rest]):
+                continue
             ratios = self._ratios_under(others[t], patches_NHWC[rows], descriptor_NC[rows])
             for n, (ratio, score) in zip(rows.tolist(), ratios, strict=False):
                 own = None if score_N is None else float(score_N[n])
@@ -163,6 +166,11 @@ class TeachingGuard:
             centre_C: Floats = view.prototype_TC[list(view.records).index(self._name)]
             return centre_C
         return np.asarray(np.median(descriptor_NC, axis=0), np.float32)
+
+    def _same_product(self, task: str, patches_NHWC: Floats, descriptor_NC: Floats) -> bool:
+        """Whether another task calls most of the other images normal too: then it is a second task of one product."""
+        ratios = self._ratios_under(task, patches_NHWC, descriptor_NC) if len(patches_NHWC) else []
+        return bool(ratios) and float(np.median([ratio for ratio, _ in ratios])) <= 1
 
     def _ratios_under(self, task: str, patches_NHWC: Floats, descriptor_NC: Floats) -> list[tuple[float, float]]:
         """Score over threshold, and score, of images under another task; none if it cannot be compared with.
