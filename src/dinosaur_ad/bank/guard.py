@@ -249,6 +249,7 @@ class TeachingGuard:
         after = alarm_threshold(self._preset, np.asarray(builder.scores, np.float32), self._preset.false_alarms)
         controls = builder.control_scores
         lost = why_not_ready(self._name, after, controls) and not why_not_ready(self._name, before, controls)
+        lost = lost if after > suspicion.LOST_RATIO * before else ""  # normal images may raise it a little
         if not lost and after <= suspicion.highest_threshold_ratio(len(self._own.bank.images)) * before:
             return
         highest = sorted(self._scores.items(), key=lambda item: -item[1])[:NAMED]

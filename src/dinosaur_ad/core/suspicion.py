@@ -27,6 +27,8 @@ FLAGGED_RATIO = 1.5
 CONTROL_SHARE = 0.75
 """Share of the median patch distance of pictures without a product from which on an image may show something else.
 Images of other products begin at .79, normal images reach .45 and for textures .76."""
+LOST_RATIO = 1.15
+"""By which factor an update may raise the threshold above what pictures without a product score."""
 FEWEST_TO_SPLIT = 20
 """Fewer images are not searched for two groups: by chance there often are."""
 SPLIT_RATIO = 5.5
