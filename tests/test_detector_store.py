@@ -107,7 +107,7 @@ def test_a_task_learned_or_changed_by_someone_else_meanwhile_is_not_overwritten(
     with pytest.raises(InputError, match="already"):
         one.learn("x", meanwhile(lambda: other.learn("x", product(2, 7))))
     assert len(one.tasks()[1].manifest["images"]) == 7
-    one.update("x", meanwhile(lambda: other.update("x", product(2, 1, seed=2))))
+    one.update("x", meanwhile(lambda: other.update("x", product(2, 1, seed=2))), force=True)
     assert len(one.tasks()[1].manifest["images"]) == 18  # what the other added while our images came is kept
     with pytest.raises(InputError, match="it was forgotten"):
         one.update("x", meanwhile(lambda: other.forget("x")))

@@ -151,7 +151,7 @@ def test_a_threshold_that_nothing_reaches_is_not_ready() -> None:
     """Two very different images: the extrapolated threshold lies beyond everything."""
     detector = tiny()
     odd = [product(0, 1)[0], np.zeros((70, 70, 3), np.uint8), np.full((70, 70, 3), 255, np.uint8)]
-    learned = detector.learn("x", odd)
+    learned = detector.learn("x", odd, force=True)
     noise = np.random.default_rng(0).integers(0, 255, (70, 70, 3), np.uint8)
     result = detector.inspect(noise, false_alarms=0.001)
     assert result.threshold > result.score

@@ -25,7 +25,7 @@ from dinosaur_ad.images.drawing import heat_layer
 
 NAMES = {
     "Dinosaur", "Inspection", "Learned", "Rejected", "WorstPatch", "InputError", "StoreError", "EncoderError",
-    "EncoderOptions", "DinosaurError", "PRESETS", "Preset", "Region", "overlay", "from_bgr", "to_pandas",
+    "EncoderOptions", "DinosaurError", "PRESETS", "Preset", "Region", "Suspect", "overlay", "from_bgr", "to_pandas",
     "load_encoder", "__version__",
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ from PIL import Image
 
 from dinosaur_ad import (
     PRESETS, Dinosaur, DinosaurError, EncoderError, EncoderOptions, InputError, Inspection, Learned, Preset, Region,
-    Rejected, StoreError, WorstPatch, __version__, from_bgr, load_encoder, overlay, to_pandas,
+    Rejected, StoreError, Suspect, WorstPatch, __version__, from_bgr, load_encoder, overlay, to_pandas,
 )
 
 version: str = __version__
@@ -32,6 +32,7 @@ preset: Preset = PRESETS["default"]
 detector = Dinosaur("line-3", preset=preset, options=EncoderOptions(threads=2))
 learned: Learned = detector.learn("screw", "photos/screw")
 rejected: tuple[Rejected, ...] = learned.rejected
+suspects: tuple[Suspect, ...] = learned.suspects
 assert_type(len(detector), int)
 assert_type("screw" in detector, bool)
 

@@ -25,6 +25,7 @@ __all__ = [
     "Region",
     "Rejected",
     "StoreError",
+    "Suspect",
     "WorstPatch",
     "__version__",
     "from_bgr",
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from dinosaur_ad.errors import DinosaurError, EncoderError, InputError, StoreError
     from dinosaur_ad.images.drawing import overlay
     from dinosaur_ad.images.from_arrays import from_bgr
-    from dinosaur_ad.inspection import Inspection, Learned, Region, Rejected, WorstPatch, to_pandas
+    from dinosaur_ad.inspection import Inspection, Learned, Region, Rejected, Suspect, WorstPatch, to_pandas
     from dinosaur_ad.presets import PRESETS, Preset
 
 _HOME = {
@@ -54,6 +55,7 @@ _HOME = {
     "Learned": "inspection",
     "Region": "inspection",
     "Rejected": "inspection",
+    "Suspect": "inspection",
     "WorstPatch": "inspection",
     "to_pandas": "inspection",
     "PRESETS": "presets",

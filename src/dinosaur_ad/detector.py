@@ -24,6 +24,7 @@ from dinosaur_ad.bank.bank_files import read_bank
 from dinosaur_ad.bank.bank_set import BankSet, nothing_learned
 from dinosaur_ad.bank.budget import check_precision, parse_bytes
 from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bank.guard import TeachingGuard
 from dinosaur_ad.bank.image_features import FeatureExtractor, Progress
 from dinosaur_ad.bank.teaching import TrainingImages
 from dinosaur_ad.bank.verdict import Verdicts, alarm_threshold, check_rate, check_task, why_not_ready
@@ -212,6 +213,7 @@ class Dinosaur:
         *,
         held_out: Images | None = None,
         replace: bool = False,
+        force: bool = False,
         progress: Progress | None = None,
     ) -> Learned:
         """Teach a new task from normal images. Nothing else changes, and nothing at all if it fails half way.
@@ -219,29 +221,35 @@ class Dinosaur:
         ``held_out`` are more normal images, for the threshold alone; without them some of ``images`` are held out in
         turn. ``replace`` teaches a task of that name anew. ``progress`` is called with the images done and, if known,
         in all.
+
+        :raises InputError: some images do not belong there (blank, of another task, unlike the others); ``force``
+            learns them all the same.
         """
         name = check_task_name(name)
         if self._store:
             self._refuse_conflict(name, replace)
 
-        def begin() -> tuple[BankBuilder, None]:
+        def begin() -> tuple[BankBuilder, TaskRecord | None]:
             kind = self.preset.calibration if held_out is None else "held-out"
             return BankBuilder(self.preset, self.seed, kind, precision=self._bank_precision, budget=self._budget), None
 
-        return self._teach(name, images, begin, "learn", progress, replaces=replace, held_out=held_out)
+        return self._teach(name, images, begin, "learn", progress, replaces=replace, force=force, held_out=held_out)
 
-    def update(self, name: str, images: Images, *, progress: Progress | None = None) -> Learned:
+    def update(self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None) -> Learned:
         """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones.
 
         Images that the task has learned before are left out. Processes that update one task wait for each other.
+
+        :raises InputError: the images would make the task blind (blank, of another product, a threshold that rises
+            far); ``force`` learns them all the same.
         """
         name = self._existing(name).name  # in Unicode's form NFC, as the store has it
 
-        def begin() -> tuple[BankBuilder, str]:
+        def begin() -> tuple[BankBuilder, TaskRecord | None]:
             record = self._existing(name)
-            return BankBuilder.reopened(self.preset, self.seed, self.store, record, self._budget), record.id
+            return BankBuilder.reopened(self.preset, self.seed, self.store, record, self._budget), record
 
-        return self._teach(name, images, begin, "update", progress, replaces=True)
+        return self._teach(name, images, begin, "update", progress, replaces=True, force=force)
 
     def forget(self, name: str) -> None:
         """Remove a task, a damaged one too; :meth:`undo` brings it back."""
@@ -286,10 +294,11 @@ class Dinosaur:
         self,
         name: str,
         images: Images,
-        begin: Callable[[], tuple[BankBuilder, str | None]],
+        begin: Callable[[], tuple[BankBuilder, TaskRecord | None]],
         action: str,
         progress: Progress | None,
         replaces: bool,
+        force: bool,
         held_out: Images | None = None,
     ) -> Learned:
         """Learn or update; ``begin`` returns a builder and the version of the task that it continues, if any."""
@@ -297,10 +306,12 @@ class Dinosaur:
         training = TrainingImages(name, self._features, images, progress)
         with self._store.teaching(name, self.waiting) if self._store else nullcontext():
             builder, base = begin()
-            added = training.add_to(builder, held_out)
+            guard = self._guard(name, base)
+            added = training.add_to(builder, held_out, guard)
+            suspects = guard.check(builder, force=force) if guard else ()
             started = time.perf_counter()
             if added:
-                self._write(name, builder, base, action, added, replaces)
+                self._write(name, builder, base.id if base else None, action, added, replaces)
             record = self.store.record(name)
         threshold = alarm_threshold(self.preset, np.asarray(builder.scores, np.float32), self.preset.false_alarms)
         return Learned(
@@ -313,7 +324,16 @@ class Dinosaur:
             seconds=training.seconds | builder.seconds | {"store": time.perf_counter() - started},
             duplicates=tuple(training.duplicates),
             not_ready=why_not_ready(name, threshold, builder.control_scores),
+            threshold=threshold,
+            threshold_before=guard.threshold_before if guard else None,
+            suspects=suspects,
         )
+
+    def _guard(self, name: str, record: TaskRecord | None) -> TeachingGuard | None:
+        """The checks of new images; None with in-sample calibration, the procedure of the paper."""
+        if self.preset.calibration == "in-sample":
+            return None
+        return TeachingGuard(self.preset, self._features, self._banks, self._store, name, record)
 
     def _write(
         self, name: str, builder: BankBuilder, base: str | None, action: str, added: int, replaces: bool

@@ -17,6 +17,14 @@ class InputError(DinosaurError):
     """Something given to us (an image, a name, a number) cannot be used."""
 
 
+class TeachingRefusedError(InputError):
+    """Learning these images would make a task blind; nothing was written. ``paths`` are the images in question."""
+
+    def __init__(self, sentence: str, paths: tuple[str, ...] = ()) -> None:
+        super().__init__(sentence)
+        self.paths = paths
+
+
 class EncoderError(DinosaurError):
     """An encoder or its weights cannot be had, or are not what they claim to be."""
 

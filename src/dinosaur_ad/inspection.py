@@ -259,11 +259,25 @@ class Rejected:
 
 
 @dataclass(frozen=True)
+class Suspect:
+    """An image that may not belong among the normal images of a task, why, and the number that shows it.
+
+    ``score`` is relative to what is usual for the task: 2.0 is twice as much. Of a blank image it is 0.
+    """
+
+    path: str
+    reason: str
+    score: float
+
+
+@dataclass(frozen=True)
 class Learned:
     """The result of learn or update: images used and rejected, size of the bank, and the seconds of each step.
 
     ``duplicates`` names the images that the task had learned before, or that were given twice: they are learned once.
-    ``not_ready`` is the reason why the task cannot give verdicts yet, and empty if it can.
+    ``not_ready`` is the reason why the task cannot give verdicts yet, and empty if it can. ``threshold`` is the one at
+    the preset's false-alarm rate, ``threshold_before`` that before an update (None after learn). ``suspects`` are
+    images that were learned but may not belong there.
     """
 
     task: str
@@ -275,6 +289,9 @@ class Learned:
     seconds: dict[str, float]
     duplicates: tuple[str, ...] = ()
     not_ready: str = ""
+    threshold: float | None = None
+    threshold_before: float | None = None
+    suspects: tuple[Suspect, ...] = ()
 
 
 def to_pandas(results: Iterable[Inspection | Rejected]) -> pandas.DataFrame:

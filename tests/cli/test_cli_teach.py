@@ -104,7 +104,7 @@ def test_a_bad_file_among_good_ones_is_reported_and_skipped(capsys: Capture, tmp
 
 def test_update_adds_images_and_undo_takes_them_back(capsys: Capture, tmp_path: Path, store: Path) -> None:
     more = make_normals(tmp_path / "more", 6, pattern=2)
-    assert main(["update", "screw", str(more), "--store", str(store)]) == 0
+    assert main(["update", "screw", str(more), "--store", str(store), "--force"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("updated 'screw' with 6 images, now 30, in ")
     assert "preset tiny" in err
@@ -250,3 +250,23 @@ def test_what_a_change_removes_from_the_store_is_said(capsys: Capture, tmp_path:
     err = capsys.readouterr().err
     assert "removed for good: screw\n" in err
     assert "tasks/screw/v0002" in err
+
+
+def test_a_blinding_update_is_one_sentence_and_force_learns_it(
+    capsys: Capture, tmp_path: Path, store: Path, normals: Path
+) -> None:
+    argv = ["update", "washer", str(normals), "--store", str(store)]
+    before = tree_hash(store)
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert tree_hash(store) == before
+    sentence = next(line for line in err.splitlines() if line.startswith("dinosaur: "))
+    assert "Nothing was learned for 'washer', because 24 of 24 images do not belong there" in sentence
+    assert "(belongs to 'screw')" in sentence
+    assert sentence.endswith("and 21 more; leave them out, or learn them all the same with --force (force=True).")
+    assert main([*argv, "--force"]) == 0
+    out, err = capsys.readouterr()
+    assert " -> " in out
+    assert err.count("warning: perhaps not a normal image of 'washer': ") == 3
+    assert "warning: 21 more such images" in err

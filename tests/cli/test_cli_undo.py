@@ -41,7 +41,7 @@ def test_rename(capsys: Capture, store: Path) -> None:
 
 def test_what_does_not_remove_it_needs_none(capsys: Capture, store: Path, tmp_path: Path) -> None:
     more = make_normals(tmp_path / "more", 6, pattern=2)
-    assert main(["update", "screw", str(more), "--store", str(store)]) == 0
+    assert main(["update", "screw", str(more), "--store", str(store), "--force"]) == 0
     assert main(["forget", "screw", "--store", str(store)]) == 0
     assert capsys.readouterr().out.endswith("forgot 'screw'; undo brings it back\n")
     assert main(["undo", "screw", "--store", str(store)]) == 0

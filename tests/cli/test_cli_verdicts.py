@@ -110,6 +110,6 @@ def test_images_that_were_known_already_are_counted(
         return learned
 
     monkeypatch.setattr(Dinosaur, "update", with_duplicates)
-    assert main(["update", "washer", str(normals), "--store", str(store)]) == 0
+    assert main(["update", "washer", str(normals), "--store", str(store), "--force"]) == 0
     err = capsys.readouterr().err
     assert (f"left out: {words} the task knew already" in err) == (known > 0)

@@ -49,7 +49,7 @@ def run(model: onnx.ModelProto, tokens: np.ndarray) -> list[np.ndarray]:
 def test_a_bank_that_cannot_judge_is_not_exported(tmp_path: Path) -> None:
     odd = [np.zeros((70, 70, 3), np.uint8), np.full((70, 70, 3), 255, np.uint8), *product(0, 1)]
     detector = Dinosaur(tmp_path / "store", encoder="tiny-dinov2", preset=TINY)
-    detector.learn("odd", odd)
+    detector.learn("odd", odd, force=True)
     with pytest.raises(InputError, match="teach it more normal images"):
         export(tmp_path / "out", store=tmp_path / "store", task="odd", with_bank=True, false_alarms=0.001)
     assert not (tmp_path / "out").exists()

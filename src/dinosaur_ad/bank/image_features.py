@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.features import combine_blocks, describe
+from dinosaur_ad.core.suspicion import black_and_white, grey_histogram, grey_range
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.images.finding import name_of
 from dinosaur_ad.images.loading import digest
@@ -23,12 +24,17 @@ Progress = Callable[[int, int | None], None]
 
 
 class ImageFeatures(NamedTuple):
-    """A normal image as a task learns it: its name, patches (H, W, C), descriptor (C') and digest."""
+    """A normal image as a task learns it: its name, patches (H, W, C), descriptor (C') and digest.
+
+    ``grey_range`` and ``black_and_white`` are those of :mod:`dinosaur_ad.core.suspicion`.
+    """
 
     name: str
     patches_HWC: Floats
     descriptor_C: Floats
     digest: str
+    grey_range: int
+    black_and_white: float
 
 
 class FeatureExtractor:
@@ -87,7 +93,9 @@ class FeatureExtractor:
                     if np.isfinite(patches_HWC).all():
                         # Absolute, so that the file is found again from any working directory.
                         name = image.label if image.path is None else name_of(image.path.absolute())
-                        yield ImageFeatures(name, patches_HWC, descriptor_C, digest(pixels))
+                        grey = grey_histogram(pixels)
+                        look = grey_range(grey), black_and_white(grey)
+                        yield ImageFeatures(name, patches_HWC, descriptor_C, digest(pixels), *look)
                     else:
                         rejected.append(self.not_finite(image.label))
             done += len(batch.images)

@@ -8,6 +8,7 @@ from itertools import chain
 import numpy as np
 
 from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bank.guard import TeachingGuard
 from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures, Progress, without_duplicates
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import Images, batched
@@ -42,8 +43,10 @@ class TrainingImages:
             )
         self._first: list[ImageFeatures] = first
 
-    def add_to(self, builder: BankBuilder, held_out: Images | None) -> int:
+    def add_to(self, builder: BankBuilder, held_out: Images | None, guard: TeachingGuard | None = None) -> int:
         """Build the bank and its threshold, which comes from ``held_out`` if given; returns how many images were new.
+
+        The ``guard`` sees every block of new images before it is added.
 
         :raises InputError: there are too few images for a threshold.
         """
@@ -51,10 +54,14 @@ class TrainingImages:
         for block in chain([self._first], self._blocks):
             new = without_duplicates(block, set(builder.digests), self.duplicates)
             if new:
-                names, patches, descriptors, digests = zip(*new, strict=True)
-                builder.add(list(names), np.stack(patches), np.stack(descriptors), list(digests))
+                names, digests = [each.name for each in new], [each.digest for each in new]
+                patches_NHWC = np.stack([each.patches_HWC for each in new])
+                descriptor_NC = np.stack([each.descriptor_C for each in new])
+                if guard:
+                    guard.look_at(new, patches_NHWC, descriptor_NC)
+                builder.add(names, patches_NHWC, descriptor_NC, digests)
         if held_out is not None:
-            self._calibrate(builder, held_out)
+            self._calibrate(builder, held_out, guard)
         elif len(builder.images) < 2:
             raise InputError(
                 f"Learning '{self._name}' needs at least 2 normal images that differ, because the threshold comes from "
@@ -66,13 +73,15 @@ class TrainingImages:
         builder.seconds["calibrate"] += time.perf_counter() - started
         return added
 
-    def _calibrate(self, builder: BankBuilder, held_out: Images) -> None:
+    def _calibrate(self, builder: BankBuilder, held_out: Images, guard: TeachingGuard | None) -> None:
         """Take the threshold from held-out images that are not among those learned."""
         read = self._features.read(held_out, self.rejected, self.seconds, None)
-        unseen = [each.patches_HWC for each in without_duplicates(read, set(builder.digests), self.duplicates)]
+        unseen = without_duplicates(read, set(builder.digests), self.duplicates)
         if not unseen:
             raise InputError(
                 f"None of the held-out images for '{self._name}' could be used; give readable normals that are not "
                 "among the images to learn from."
             )
-        builder.calibrate(np.stack(unseen))
+        if guard:
+            guard.look_at_held_out(unseen)
+        builder.calibrate(np.stack([each.patches_HWC for each in unseen]))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dinosaur_ad.inspection import Learned
 
 RECOMMENDED_IMAGES = 20
+SUSPECTS_NAMED = 3
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -33,6 +34,7 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("--encoder", metavar="NAME", help="encoder of a new store; see: dinosaur weights list")
     parser.add_argument("--seed", metavar="N", type=int, help="seed of a new store (default: 0)")
     parser.add_argument("--replace", action="store_true", help="learn a task of that name anew")
+    _add_force(parser)
     parser.add_argument(
         "--held-out",
         metavar="IMAGES",
@@ -50,6 +52,7 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     add_images(parser)
     add_store(parser)
+    _add_force(parser)
     _add_verbose(parser)
 
     parser = add_verb(verbs, "forget", forget, "Remove a task. undo brings it back.")
@@ -69,6 +72,10 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("name", metavar="OLD", type=task_name, help="the task")
     parser.add_argument("new", metavar="NEW", type=task_name, help="what it is called from now on")
     add_store(parser)
+
+
+def _add_force(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--force", action="store_true", help="learn images too that do not seem to belong there")
 
 
 def _add_verbose(parser: argparse.ArgumentParser) -> None:
@@ -104,6 +111,7 @@ def learn(arguments: argparse.Namespace) -> int:
             arguments.images,
             held_out=arguments.held_out,
             replace=arguments.replace,
+            force=arguments.force,
             progress=progress,
         )
     return _report(arguments, detector, learned, f"learned '{learned.task}' from {learned.images} images")
@@ -125,7 +133,7 @@ def update(arguments: argparse.Namespace) -> int:
     detector.waiting = say
     say_overlays_left_out(arguments.images)
     with _interruptible(arguments), Progress(detector, then=TEACHING) as progress:
-        learned = detector.update(arguments.name, arguments.images, progress=progress)
+        learned = detector.update(arguments.name, arguments.images, force=arguments.force, progress=progress)
     added = f"{learned.images} images, now {learned.total_images},"
     return _report(arguments, detector, learned, f"updated '{learned.task}' with {added}")
 
@@ -189,6 +197,7 @@ def _report(arguments: argparse.Namespace, detector: Dinosaur, learned: Learned,
     say_removed(detector)
     if known := len(learned.duplicates):
         say(f"left out: {known} image{'s' * (known != 1)} that the task knew already, or that came twice")
+    _warn_of_suspects(learned)
     if learned.not_ready:
         say(f"warning: not ready to judge: {learned.not_ready}")
     if not learned.images:
@@ -201,8 +210,10 @@ def _report(arguments: argparse.Namespace, detector: Dinosaur, learned: Learned,
             f"{RECOMMENDED_IMAGES} or more are recommended"
         )
     record = detector.store.record(learned.task)
+    before = "" if learned.threshold_before is None else f"{learned.threshold_before:.3f} -> "
+    threshold = f"threshold {before}{detector.threshold(learned.task):.3f}"
     show(
-        f"{what} in {sum(learned.seconds.values()):.1f} s: threshold {detector.threshold(learned.task):.3f} (at most "
+        f"{what} in {sum(learned.seconds.values()):.1f} s: {threshold} (at most "
         f"{detector.preset.false_alarms * 100:g} % false alarms asked), {learned.bytes / 1e6:.1f} MB"
     )
     chosen = describe(record.manifest)  # not empty where a budget or another precision was asked for
@@ -211,6 +222,13 @@ def _report(arguments: argparse.Namespace, detector: Dinosaur, learned: Learned,
     if arguments.verbose:
         show("seconds: " + ", ".join(f"{step} {seconds:.1f}" for step, seconds in learned.seconds.items()))
     return EXIT_UNREADABLE if learned.rejected else EXIT_OK
+
+
+def _warn_of_suspects(learned: Learned) -> None:
+    for each in learned.suspects[:SUSPECTS_NAMED]:
+        say(f"warning: perhaps not a normal image of '{learned.task}': {printable(each.path)} ({each.reason})")
+    if (more := len(learned.suspects) - SUSPECTS_NAMED) > 0:
+        say(f"warning: {more} more such image{'s' * (more != 1)}")
 
 
 @contextmanager

@@ -1,0 +1,273 @@
+"""Checks of the images of a learn or an update, before anything is written.
+
+An image of something else makes a task blind: what it shows counts as normal from then on, and the threshold rises. The
+limits are in :mod:`dinosaur_ad.core.suspicion`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad._text import printable
+from dinosaur_ad.bank.bank import Bank
+from dinosaur_ad.bank.bank_set import BankSet, TaskView
+from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
+from dinosaur_ad.bank.verdict import alarm_threshold, why_not_ready
+from dinosaur_ad.core import suspicion
+from dinosaur_ad.core.arrays import to_numpy
+from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.core.routing import prototype_distances
+from dinosaur_ad.errors import DinosaurError, TeachingRefusedError
+from dinosaur_ad.inspection import Suspect
+from dinosaur_ad.presets import Preset
+from dinosaur_ad.store import TaskRecord, TaskStore
+
+Floats = NDArray[np.float32]
+
+NAMED = 3
+"""Images that a sentence names."""
+
+
+class _OwnTask(NamedTuple):
+    """The task of an update as it was."""
+
+    bank: Bank
+    threshold: float
+
+
+class TeachingGuard:
+    """Compares new images of the task ``name`` with each other, with its bank and with the other tasks of a store.
+
+    ``record`` is the version of the task that is updated; None for learn. ``store`` is None before the first learn.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        features: FeatureExtractor,
+        banks: BankSet,
+        store: TaskStore | None,
+        name: str,
+        record: TaskRecord | None,
+    ) -> None:
+        self._preset = preset
+        self._features = features
+        self._banks = banks
+        self._store = store
+        self._name = name
+        self._own: _OwnTask | None = None
+        if store is not None and record is not None:
+            bank = banks.bank(store, record)
+            self._own = _OwnTask(bank, alarm_threshold(preset, bank.scores, preset.false_alarms))
+        self._images: list[str] = []
+        self._foreign: dict[str, Suspect] = {}  # by name: reason enough to refuse
+        self._doubtful: dict[str, Suspect] = {}  # worth a warning
+        self._scores: dict[str, float] = {}  # of an update: relative to the threshold before
+
+    @property
+    def threshold_before(self) -> float | None:
+        """The threshold of the task before the update."""
+        return self._own.threshold if self._own else None
+
+    # --- images, before they are added ---
+
+    def look_at(self, images: list[ImageFeatures], patches_NHWC: Floats, descriptor_NC: Floats) -> None:
+        """Check a block of new images."""
+        names = [each.name for each in images]
+        self._images += names
+        self._find_blank(images)
+        if self._own:
+            score_N = self._compare_with_own(self._own, names, patches_NHWC)
+            self._compare_with_others(names, patches_NHWC, descriptor_NC, score_N)
+        else:
+            self._find_masks(images)
+            self._compare_with_others(names, patches_NHWC, descriptor_NC, None)
+            self._compare_with_each_other(names, descriptor_NC)
+
+    def look_at_held_out(self, images: list[ImageFeatures]) -> None:
+        """Check images that are for the threshold alone."""
+        self._images += [each.name for each in images]
+        self._find_blank(images)
+
+    def _find_blank(self, images: list[ImageFeatures]) -> None:
+        for each in images:
+            if each.grey_range <= suspicion.BLANK_RANGE:
+                self._refuse(each.name, "blank or nearly so", 0.0)
+
+    def _refuse(self, name: str, reason: str, score: float) -> None:
+        self._foreign.setdefault(name, Suspect(name, reason, round(float(score), 3)))
+
+    def _find_masks(self, images: list[ImageFeatures]) -> None:
+        """Black and white images among photos; where all are black and white, the product looks like that."""
+        masks = [each for each in images if each.black_and_white >= suspicion.MASK_SHARE]
+        photos = [each.black_and_white for each in images if each.black_and_white < suspicion.MASK_SHARE]
+        if photos and float(np.median(photos)) <= suspicion.PHOTO_SHARE:
+            for each in masks:
+                self._refuse(each.name, "black and white like a mask", each.black_and_white)
+
+    def _compare_with_own(self, own: _OwnTask, names: list[str], patches_NHWC: Floats) -> Floats:
+        """Scores (N,) of new images under the bank as it was; images that differ from it all over are refused."""
+        radius, bank = self._preset.radius, own.bank
+        distance_NHW = to_numpy(bank.distances(patches_NHWC, radius))
+        control_NHW = to_numpy(bank.distances(self._features.controls(), radius))
+        score_N: Floats = np.asarray(pool(distance_NHW, self._preset.top), np.float32)
+        level_N = np.median(distance_NHW, axis=(1, 2))
+        far = suspicion.CONTROL_SHARE * float(np.median(control_NHW))
+        highest = suspicion.highest_level_ratio(len(bank.images)) * bank.level
+        for name, score, level in zip(names, score_N.tolist(), level_N.tolist(), strict=True):
+            ratio = self._scores[name] = score / own.threshold if own.threshold > 0 else 0.0
+            if level > far and level > highest:
+                self._refuse(name, f"shows something else than '{self._name}'", ratio)
+            elif ratio > suspicion.FLAGGED_RATIO:
+                reason = f"scores {ratio:.1f} times the threshold"
+                self._doubtful[name] = Suspect(name, reason, round(ratio, 3))
+        return score_N
+
+    def _compare_with_others(
+        self, names: list[str], patches_NHWC: Floats, descriptor_NC: Floats, score_N: Floats | None
+    ) -> None:
+        """Find images that another task calls normal; ``score_N`` are their scores under the task of an update."""
+        if self._store is None:
+            return
+        view = self._banks.view(self._store, descriptor_NC.shape[1])
+        others = [task for task in view.records if task != self._name]
+        if not others or not len(view.prototype_TC):
+            return
+        centre_C = self._centre(view, descriptor_NC)
+        own_N = np.linalg.norm(descriptor_NC - centre_C, axis=1)
+        known = list(view.records)
+        prototype_TC = view.prototype_TC[[known.index(task) for task in others]]
+        distance_NT = prototype_distances(descriptor_NC, prototype_TC)
+        nearest_N = np.argmin(distance_NT, axis=1)
+        candidate_N = distance_NT.min(axis=1) < suspicion.NEARER * own_N
+        if not self._own:
+            usual = max(float(np.median(own_N)), suspicion.CLOSEST * float(np.linalg.norm(centre_C)))
+            candidate_N &= own_N > suspicion.OUTSIDE * usual
+        for t in np.unique(nearest_N[candidate_N]).tolist():
+            rows = np.flatnonzero(candidate_N & (nearest_N == t))
+            rest = np.setdiff1d(np.arange(len(names)), rows)
+            if not self._own and self._same_product(others[t], patches_NHWC[rest], descriptor_NC[rest]):
+                continue
+            ratios = self._ratios_under(others[t], patches_NHWC[rows], descriptor_NC[rows])
+            for n, (ratio, score) in zip(rows.tolist(), ratios, strict=False):
+                own = None if score_N is None else float(score_N[n])
+                # Two conditions of one product may both call an image normal; that makes no task blind.
+                if ratio <= 1 and (own is None or self._scores[names[n]] > 1 or 2 * score < own):
+                    self._foreign.pop(names[n], None)  # this says more than that it shows something else
+                    self._refuse(names[n], f"belongs to '{others[t]}'", ratio)
+
+    def _centre(self, view: TaskView, descriptor_NC: Floats) -> Floats:
+        """Where the images of the task lie: its prototype, or the median of the images that are learned."""
+        if self._own and self._name in view.records:
+            centre_C: Floats = view.prototype_TC[list(view.records).index(self._name)]
+            return centre_C
+        return np.asarray(np.median(descriptor_NC, axis=0), np.float32)
+
+    def _same_product(self, task: str, patches_NHWC: Floats, descriptor_NC: Floats) -> bool:
+        """Whether another task calls most of the other images normal too: then it is a second task of one product."""
+        ratios = self._ratios_under(task, patches_NHWC, descriptor_NC) if len(patches_NHWC) else []
+        return bool(ratios) and float(np.median([ratio for ratio, _ in ratios])) <= 1
+
+    def _ratios_under(self, task: str, patches_NHWC: Floats, descriptor_NC: Floats) -> list[tuple[float, float]]:
+        """Score over threshold, and score, of images under another task; none if it cannot be compared with.
+
+        The threshold of a task that is not ready lies too high; the highest score of its normal images replaces it.
+        """
+        assert self._store is not None
+        try:
+            compared = self._banks.compare(self._store, patches_NHWC, descriptor_NC, task)
+        except DinosaurError:  # damaged, or forgotten by another process just now
+            return []
+        bank = compared.scores[0][task].bank
+        threshold = alarm_threshold(self._preset, bank.scores, self._preset.false_alarms)
+        if why_not_ready(task, threshold, bank.control_scores):
+            threshold = float(np.max(bank.scores))
+        if threshold <= 0:
+            return []
+        return [(scores[task].score / threshold, scores[task].score) for scores in compared.scores]
+
+    def _compare_with_each_other(self, names: list[str], descriptor_NC: Floats) -> None:
+        """Find images that lie far from the others, and two groups that lie far from each other."""
+        rows = np.asarray([n for n, name in enumerate(names) if name not in self._foreign], int)
+        if len(rows) < suspicion.FEWEST_IMAGES:
+            return
+        ratio_N, highest = suspicion.neighbour_ratios(descriptor_NC[rows]), suspicion.highest_neighbour_ratio(len(rows))
+        for n, ratio in zip(rows.tolist(), ratio_N.tolist(), strict=True):
+            if ratio > highest:
+                self._refuse(names[n], "unlike the others", ratio)
+        rows = rows[ratio_N <= highest]
+        if len(rows) < suspicion.FEWEST_TO_SPLIT:
+            return
+        ratio, smaller_N = suspicion.split_in_two(descriptor_NC[rows])
+        if ratio > suspicion.SPLIT_RATIO:
+            for n in rows[smaller_N].tolist():
+                self._refuse(names[n], "of another kind than most", ratio)
+
+    # --- the bank, before it is written ---
+
+    def check(self, builder: BankBuilder, *, force: bool) -> tuple[Suspect, ...]:
+        """The suspicious images; with ``force`` also those that would otherwise be refused.
+
+        :raises TeachingRefusedError: the change would make the task blind.
+        """
+        self._find_high_scores(builder)
+        if not force:
+            self._refuse_foreign()
+            self._refuse_threshold(builder)
+        suspects = self._doubtful | self._foreign
+        return tuple(suspects[name] for name in dict.fromkeys(self._images) if name in suspects)
+
+    def _find_high_scores(self, builder: BankBuilder) -> None:
+        """Find images of a learn that the bank of the others scores far higher than the rest."""
+        if self._own or len(builder.scores) < suspicion.FEWEST_IMAGES:
+            return
+        usual = float(np.median(builder.scores))
+        for image, score in zip(builder.scored, builder.scores, strict=True):
+            if image >= 0 and score > suspicion.SCORE_RATIO * usual > 0:
+                name, ratio = builder.images[image], score / usual
+                reason = f"scores {ratio:.1f} times the median of the others"
+                self._doubtful[name] = Suspect(name, reason, round(ratio, 3))
+
+    def _refuse_foreign(self) -> None:
+        if self._foreign:
+            suspects = sorted(self._foreign.values(), key=lambda each: each.reason.startswith("of another kind"))
+            count, total = len(suspects), len(self._images)
+            of = f"{count} of {total} images do" if count > 1 else "an image does"
+            raise _refusal(
+                f"Nothing was learned for '{self._name}', because {of} not belong there: {_listed(suspects)}", suspects
+            )
+
+    def _refuse_threshold(self, builder: BankBuilder) -> None:
+        """Refuse an update after which far fewer images would be called anomalous."""
+        if not self._own or not self._images:
+            return
+        before = self._own.threshold
+        after = alarm_threshold(self._preset, np.asarray(builder.scores, np.float32), self._preset.false_alarms)
+        controls = builder.control_scores
+        lost = why_not_ready(self._name, after, controls) and not why_not_ready(self._name, before, controls)
+        lost = lost if after > suspicion.LOST_RATIO * before else ""  # normal images may raise it a little
+        if not lost and after <= suspicion.highest_threshold_ratio(len(self._own.bank.images)) * before:
+            return
+        highest = sorted(self._scores.items(), key=lambda item: -item[1])[:NAMED]
+        suspects = [Suspect(name, f"scores {ratio:.1f} times the threshold", ratio) for name, ratio in highest]
+        beyond = ", which not even pictures of something else reach" if lost else ""
+        raise _refusal(
+            f"Nothing was learned for '{self._name}', because its threshold would rise from {before:.3g} to {after:.3g}"
+            f"{beyond}, and defects would be missed; farthest from normal: {_listed(suspects)}",
+            suspects,
+        )
+
+
+def _listed(suspects: list[Suspect]) -> str:
+    named = ", ".join(f"{printable(each.path, 80)} ({each.reason})" for each in suspects[:NAMED])
+    return named + (f" and {len(suspects) - NAMED} more" if len(suspects) > NAMED else "")
+
+
+def _refusal(sentence: str, suspects: list[Suspect]) -> TeachingRefusedError:
+    them = "them" if len(suspects) > 1 else "it"
+    advice = f"leave {them} out, or learn {them} all the same with --force (force=True)."
+    return TeachingRefusedError(f"{sentence}; {advice}", tuple(each.path for each in suspects))
