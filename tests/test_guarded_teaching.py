@@ -75,7 +75,7 @@ def test_a_threshold_that_would_rise_far_is_refused(
     taught: Dinosaur, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = [spoil(product(0, 1, seed=9)[0])]
-    monkeypatch.setattr("dinosaur_ad.core.suspicion.highest_threshold_ratio", lambda images: 1.0)
+    monkeypatch.setattr("dinosaur_ad.core.outliers.highest_threshold_ratio", lambda images: 1.0)
     refused(tmp_path, lambda: taught.update("nut", odd), r"threshold would rise from .* image-000000 \(scores .* times")
 
 

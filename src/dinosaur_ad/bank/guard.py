@@ -1,7 +1,7 @@
 """Checks of the images of a learn or an update, before anything is written.
 
 An image of something else makes a task blind: what it shows counts as normal from then on, and the threshold rises. The
-limits are in :mod:`dinosaur_ad.core.suspicion`.
+limits are in :mod:`dinosaur_ad.core.outliers`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dinosaur_ad.bank.bank_set import BankSet, TaskView
 from dinosaur_ad.bank.building import BankBuilder
 from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
 from dinosaur_ad.bank.verdict import alarm_threshold, why_not_ready
-from dinosaur_ad.core import suspicion
+from dinosaur_ad.core import outliers
 from dinosaur_ad.core.arrays import to_numpy
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.routing import prototype_distances
@@ -95,7 +95,7 @@ class TeachingGuard:
 
     def _find_blank(self, images: list[ImageFeatures]) -> None:
         for each in images:
-            if each.grey_range <= suspicion.BLANK_RANGE:
+            if each.grey_range <= outliers.BLANK_RANGE:
                 self._refuse(each.name, "blank or nearly so", 0.0)
 
     def _refuse(self, name: str, reason: str, score: float) -> None:
@@ -103,9 +103,9 @@ class TeachingGuard:
 
     def _find_masks(self, images: list[ImageFeatures]) -> None:
         """Black and white images among photos; where all are black and white, the product looks like that."""
-        masks = [each for each in images if each.black_and_white >= suspicion.MASK_SHARE]
-        photos = [each.black_and_white for each in images if each.black_and_white < suspicion.MASK_SHARE]
-        if photos and float(np.median(photos)) <= suspicion.PHOTO_SHARE:
+        masks = [each for each in images if each.black_and_white >= outliers.MASK_SHARE]
+        photos = [each.black_and_white for each in images if each.black_and_white < outliers.MASK_SHARE]
+        if photos and float(np.median(photos)) <= outliers.PHOTO_SHARE:
             for each in masks:
                 self._refuse(each.name, "black and white like a mask", each.black_and_white)
 
@@ -116,13 +116,13 @@ class TeachingGuard:
         control_NHW = to_numpy(bank.distances(self._features.controls(), radius))
         score_N: Floats = np.asarray(pool(distance_NHW, self._preset.top), np.float32)
         level_N = np.median(distance_NHW, axis=(1, 2))
-        far = suspicion.CONTROL_SHARE * float(np.median(control_NHW))
-        highest = suspicion.highest_level_ratio(len(bank.images)) * bank.level
+        far = outliers.CONTROL_SHARE * float(np.median(control_NHW))
+        highest = outliers.highest_level_ratio(len(bank.images)) * bank.level
         for name, score, level in zip(names, score_N.tolist(), level_N.tolist(), strict=True):
             ratio = self._scores[name] = score / own.threshold if own.threshold > 0 else 0.0
             if level > far and level > highest:
                 self._refuse(name, f"shows something else than '{self._name}'", ratio)
-            elif ratio > suspicion.FLAGGED_RATIO:
+            elif ratio > outliers.FLAGGED_RATIO:
                 reason = f"scores {ratio:.1f} times the threshold"
                 self._doubtful[name] = Suspect(name, reason, round(ratio, 3))
         return score_N
@@ -143,10 +143,10 @@ class TeachingGuard:
         prototype_TC = view.prototype_TC[[known.index(task) for task in others]]
         distance_NT = prototype_distances(descriptor_NC, prototype_TC)
         nearest_N = np.argmin(distance_NT, axis=1)
-        candidate_N = distance_NT.min(axis=1) < suspicion.NEARER * own_N
+        candidate_N = distance_NT.min(axis=1) < outliers.NEARER * own_N
         if not self._own:
-            usual = max(float(np.median(own_N)), suspicion.CLOSEST * float(np.linalg.norm(centre_C)))
-            candidate_N &= own_N > suspicion.OUTSIDE * usual
+            usual = max(float(np.median(own_N)), outliers.CLOSEST * float(np.linalg.norm(centre_C)))
+            candidate_N &= own_N > outliers.OUTSIDE * usual
         for t in np.unique(nearest_N[candidate_N]).tolist():
             rows = np.flatnonzero(candidate_N & (nearest_N == t))
             rest = np.setdiff1d(np.arange(len(names)), rows)
@@ -193,17 +193,17 @@ class TeachingGuard:
     def _compare_with_each_other(self, names: list[str], descriptor_NC: Floats) -> None:
         """Find images that lie far from the others, and two groups that lie far from each other."""
         rows = np.asarray([n for n, name in enumerate(names) if name not in self._foreign], int)
-        if len(rows) < suspicion.FEWEST_IMAGES:
+        if len(rows) < outliers.FEWEST_IMAGES:
             return
-        ratio_N, highest = suspicion.neighbour_ratios(descriptor_NC[rows]), suspicion.highest_neighbour_ratio(len(rows))
+        ratio_N, highest = outliers.neighbour_ratios(descriptor_NC[rows]), outliers.highest_neighbour_ratio(len(rows))
         for n, ratio in zip(rows.tolist(), ratio_N.tolist(), strict=True):
             if ratio > highest:
                 self._refuse(names[n], "unlike the others", ratio)
         rows = rows[ratio_N <= highest]
-        if len(rows) < suspicion.FEWEST_TO_SPLIT:
+        if len(rows) < outliers.FEWEST_TO_SPLIT:
             return
-        ratio, smaller_N = suspicion.split_in_two(descriptor_NC[rows])
-        if ratio > suspicion.SPLIT_RATIO:
+        ratio, smaller_N = outliers.split_in_two(descriptor_NC[rows])
+        if ratio > outliers.SPLIT_RATIO:
             for n in rows[smaller_N].tolist():
                 self._refuse(names[n], "of another kind than most", ratio)
 
@@ -223,11 +223,11 @@ class TeachingGuard:
 
     def _find_high_scores(self, builder: BankBuilder) -> None:
         """Find images of a learn that the bank of the others scores far higher than the rest."""
-        if self._own or len(builder.scores) < suspicion.FEWEST_IMAGES:
+        if self._own or len(builder.scores) < outliers.FEWEST_IMAGES:
             return
         usual = float(np.median(builder.scores))
         for image, score in zip(builder.scored, builder.scores, strict=True):
-            if image >= 0 and score > suspicion.SCORE_RATIO * usual > 0:
+            if image >= 0 and score > outliers.SCORE_RATIO * usual > 0:
                 name, ratio = builder.images[image], score / usual
                 reason = f"scores {ratio:.1f} times the median of the others"
                 self._doubtful[name] = Suspect(name, reason, round(ratio, 3))
@@ -249,8 +249,8 @@ class TeachingGuard:
         after = alarm_threshold(self._preset, np.asarray(builder.scores, np.float32), self._preset.false_alarms)
         controls = builder.control_scores
         lost = why_not_ready(self._name, after, controls) and not why_not_ready(self._name, before, controls)
-        lost = lost if after > suspicion.LOST_RATIO * before else ""  # normal images may raise it a little
-        if not lost and after <= suspicion.highest_threshold_ratio(len(self._own.bank.images)) * before:
+        lost = lost if after > outliers.LOST_RATIO * before else ""  # normal images may raise it a little
+        if not lost and after <= outliers.highest_threshold_ratio(len(self._own.bank.images)) * before:
             return
         highest = sorted(self._scores.items(), key=lambda item: -item[1])[:NAMED]
         suspects = [Suspect(name, f"scores {ratio:.1f} times the threshold", ratio) for name, ratio in highest]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.features import combine_blocks, describe
-from dinosaur_ad.core.suspicion import black_and_white, grey_histogram, grey_range
+from dinosaur_ad.core.outliers import black_and_white, grey_histogram, grey_range
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.images.finding import name_of
 from dinosaur_ad.images.loading import digest
@@ -26,7 +26,7 @@ Progress = Callable[[int, int | None], None]
 class ImageFeatures(NamedTuple):
     """A normal image as a task learns it: its name, patches (H, W, C), descriptor (C') and digest.
 
-    ``grey_range`` and ``black_and_white`` are those of :mod:`dinosaur_ad.core.suspicion`.
+    ``grey_range`` and ``black_and_white`` are those of :mod:`dinosaur_ad.core.outliers`.
     """
 
     name: str

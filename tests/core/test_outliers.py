@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dinosaur_ad.core.suspicion import (
+from dinosaur_ad.core.outliers import (
     BLANK_RANGE,
     MASK_SHARE,
     SPLIT_RATIO,

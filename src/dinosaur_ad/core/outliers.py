@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 FEWEST_IMAGES = 6
-"""Fewer images are not compared with each other: nobody can say which of them is the odd one."""
+"""Fewer images are not compared with each other: which of them is the outlier cannot be told."""
 BLANK_RANGE = 8
 """Grey levels that 99 % of the pixels of a blank image lie within; photos have 48 or more."""
 MASK_SHARE = 0.95
