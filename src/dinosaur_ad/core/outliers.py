@@ -1,7 +1,7 @@
 """Signs that an image does not belong among the normal images of a product.
 
 All limits were measured on seven sets of normal images (five products of MVTec AD, juice_bottle of MVTec LOCO, magnetic
-tiles) with the default encoder, 400 random draws of each size: docs/start/teaching.md has the table.
+tiles) with the default encoder, in 50 to 700 random draws of each size: docs/start/teaching.md has the table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 FEWEST_IMAGES = 6
-"""Fewer images are not compared with each other: which of them is the outlier cannot be told."""
+"""Fewer images are not compared with each other: too few to estimate what is usual."""
 BLANK_RANGE = 8
 """Grey levels that 99 % of the pixels of a blank image lie within; photos have 48 or more."""
 MASK_SHARE = 0.95
