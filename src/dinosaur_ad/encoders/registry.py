@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec, ResNetSpec
 from dinosaur_ad.errors import EncoderError
@@ -61,7 +61,7 @@ def residual_network(spec: BackboneSpec) -> ResNetSpec:
 
 def _load() -> None:
     """Register the entries of ``registry.toml``."""
-    entries = tomllib.loads(files("dinosaur_ad.encoders").joinpath("registry.toml").read_text("utf-8"))
+    entries = tomllib.loads(Path(__file__).with_name("registry.toml").read_text("utf-8"))
     for name, entry in entries.items():
         if "family" in entry:
             register(EncoderSpec(name=name, **entry))
