@@ -51,7 +51,8 @@ def draw(folder: str, number: int) -> int:
 def swallow(arena: Arena, verb: str, count: int) -> str | None:
     """One command on some of them."""
     images = sorted((arena.root / "work" / "enormous").iterdir())[:count]
-    words = ("learn", "big") if verb == "learn" else ("inspect",)
+    # They are blank, so learning them has to be forced.
+    words = ("learn", "big", "--force") if verb == "learn" else ("inspect",)
     with arena.place() as place:
         done = arena.pool.cli(*words, *images, "--store", place / "store", *ONE, limit=LIMIT)
     if crash := done.crash():

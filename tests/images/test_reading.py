@@ -256,7 +256,7 @@ def test_twenty_files_that_swell_to_9999_by_9999_fit_into_a_gigabyte(tmp_path: P
     code = (
         "import sys, warnings; sys.path.insert(0, sys.argv[2]); warnings.simplefilter('ignore')\n"
         "from detector_helpers import tiny\n"
-        "detector = tiny(); learned = detector.learn('x', sys.argv[1])\n"
+        "detector = tiny(); learned = detector.learn('x', sys.argv[1], force=True)\n"
         "results = detector.inspect(sys.argv[1])\n"
         "assert (learned.images, len(learned.duplicates), len(results)) == (2, 19, 21), learned\n"
         "assert max(each.worst.box[2] for each in results) > 1000\n"
