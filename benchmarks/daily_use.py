@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> None:
             results = inspected(detector, [change(pixels) for pixels in good])
             conditions.append({"condition": name, "task": task.name, "verdicts": [each.verdict for each in results]})
     document = {"info": detector.info(), "images": rows, "conditions": conditions}
-    write_atomic(arguments.out, (json.dumps(document, indent=1) + "\n").encode())
+    write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
     arguments.only = None
     table(arguments)
 

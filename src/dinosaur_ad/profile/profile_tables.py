@@ -12,9 +12,7 @@ from importlib.resources import files
 
 from dinosaur_ad.bench.paper import MIB, Device, paper
 from dinosaur_ad.bench.report.render import to_html, to_latex, to_markdown
-from dinosaur_ad.bench.report.table import Column, Entry, Note, Table, figure, finish, words
-from dinosaur_ad.bench.report.table import TableBlock as Block
-from dinosaur_ad.bench.report.table import TableCell as Cell
+from dinosaur_ad.bench.report.table import Column, Entry, Note, Table, TableBlock, TableCell, figure, finish, words
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.page.html import Html, element, page, section
 from dinosaur_ad.profile.costs import (
@@ -121,7 +119,7 @@ def efficiency_table(profiles: Sequence[Document]) -> Table:
         "Computational efficiency",
         "In the form of the paper's efficiency table; measured figures and printed ones stand in columns of their own.",
         tuple(columns),
-        (Block("", cells),),
+        (TableBlock("", cells),),
         (*general, *notes.all()),
     )
 
@@ -150,7 +148,7 @@ def _storage(method: Method | None, notes: _Notes) -> Entry:
         return figure(math.nan)
     storage = method["storage"]
     entry = figure(storage["task_bytes"] / MIB, digits=1)
-    return Entry(Cell(entry.cell.text, mark=notes.mark(method["name"], [f"kept of a task: {storage['words']}."])))
+    return Entry(TableCell(entry.cell.text, mark=notes.mark(method["name"], [f"kept of a task: {storage['words']}."])))
 
 
 def _speed(method: Method | None, notes: _Notes) -> tuple[Entry, Entry]:
