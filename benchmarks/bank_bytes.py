@@ -27,10 +27,11 @@ from benchmarks.bank_chart import svg
 from benchmarks.bank_tables import GROUPS, section
 from benchmarks.measure import in_turns
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.bank.bank import Bank, PackedVectors
+from dinosaur_ad.bank.bank import Bank, PackedVectors, alarm_threshold
 from dinosaur_ad.bank.bank_files import open_bank
 from dinosaur_ad.bank.building import BankBuilder
-from dinosaur_ad.bank.verdict import alarm_threshold
+from dinosaur_ad.bank.image_features import ImageFeatures
+from dinosaur_ad.core.exposure import THUMBNAIL
 from dinosaur_ad.core.features import combine_blocks
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.core.pooling import pool
@@ -38,7 +39,7 @@ from dinosaur_ad.core.projection import principal_axes
 from dinosaur_ad.datasets import Task, mtd_scenario, mvtec_scenario
 from dinosaur_ad.encoders import Encoder, load_encoder
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.presets import DEFAULT, Preset
+from dinosaur_ad.presets import FAST, Preset
 from dinosaur_ad.store import MemoryStore
 
 OUT = Path(__file__).parents[1] / "results" / "edge" / "bank-bytes.json"
@@ -50,7 +51,7 @@ CHANNELS = (384, 256, 192, 128, 96, 64, 48)
 # Calibrated again for every budget here, to see the false alarms that its thresholds give.
 JUDGED = (1_000_000, 2_000_000)
 
-NO_RESERVE = replace(DEFAULT, reserve=0.0)
+NO_RESERVE = replace(FAST, reserve=0.0)
 
 Floats = NDArray[np.float32]
 Row = dict[str, Any]
@@ -63,11 +64,11 @@ def tasks(data: Path) -> list[Task]:
 
 
 def features(task: Task, split: str, cache: Path, encoder: Encoder) -> Floats:
-    """Patch features (N, H, W, C) as the default preset combines them."""
+    """Patch features (N, H, W, C) as the preset fast combines them."""
     path = cache / f"{task.name}-{split}.npy"
     if not path.exists():
         images = (sample.image() for sample in getattr(task, split))
-        combine = partial(combine_blocks, blocks=len(DEFAULT.layers), normalise=DEFAULT.normalise, average=True)
+        combine = partial(combine_blocks, blocks=len(FAST.layers), normalise=FAST.normalise, average=True)
         encoded = [combine(encoder.encode(group).patches) for group in batched(images, 32)]
         path.parent.mkdir(parents=True, exist_ok=True)
         np.save(path.with_suffix(".tmp.npy"), np.concatenate(encoded))
@@ -81,7 +82,7 @@ def curve(task: Task, train: Floats, test: Floats, seed: int) -> Iterator[Row]:
     labels = np.asarray([sample.label for sample in task.test])
 
     def row(what: str, packed: PackedVectors, size: int, **more: Any) -> Row:
-        score_N = pool(_members_last(packed).distances(test, DEFAULT.radius), DEFAULT.top)
+        score_N = pool(_members_last(packed).distances(test, FAST.radius), FAST.top)
         shape = {"precision": packed.precision, "members": packed.members, "channels": packed.channels}
         facts = {"task": task.name, "seed": seed, "what": what, **shape, "bytes": size}
         return facts | {"auroc": round(auroc(score_N, labels), 5)} | more
@@ -114,9 +115,9 @@ def draft(
     preset: Preset = NO_RESERVE,
     precision: str | None = None,
 ) -> BankBuilder:
-    """A task taught by the default preset; with no budget and no reserve, the bank that losses are measured from."""
+    """A task taught by the preset fast; with no budget and no reserve, the bank that losses are measured from."""
     taught = BankBuilder(preset, seed, "unseen" if calibrated else "held-out", precision=precision, budget=budget)
-    taught.add([str(n) for n in range(len(train))], train, _descriptors(train))
+    taught.add(_image_features(train))
     if not calibrated:
         taught.calibrate(train[:1])  # a bank has to have a score
     return taught
@@ -127,19 +128,19 @@ def halves(task: Task, train: Floats, test: Floats, seed: int = 0) -> Iterator[R
     labels = np.asarray([sample.label for sample in task.test])
     for budget in (None, 2_000_000):
         store, half = MemoryStore({}), len(train) // 2
-        first = draft(train[:half], seed, budget=budget, preset=DEFAULT)
+        first = draft(train[:half], seed, budget=budget, preset=FAST)
         record = store.put("task", first.files(), first.manifest(), action="learn")
-        second = BankBuilder.reopened(DEFAULT, seed, store, record, budget=budget)
-        second.add([str(n) for n in range(half, len(train))], train[half:], _descriptors(train[half:]))
+        second = BankBuilder.reopened(FAST, seed, store, record, budget=budget)
+        second.add(_image_features(train[half:], first=half))
         bank, size = stored(second)
-        score_N = pool(bank.distances(test, DEFAULT.radius), DEFAULT.top)
+        score_N = bank.read(bank.distances(test, FAST.radius), FAST).score_N
         form = {"precision": bank.packed.precision, "members": bank.packed.members, "channels": bank.packed.channels}
         facts = {"task": task.name, "seed": seed, "what": "halves", **form, "bytes": size, "limit": budget}
         yield facts | {"auroc": round(auroc(score_N, labels), 5)}
 
 
 def whole(task: Task, train: Floats, test: Floats, seed: int = 0) -> Row:
-    """The default bank with its threshold, for comparison."""
+    """The bank of the preset with its threshold, for comparison."""
     bank, size = stored(draft(train, seed, calibrated=True))
     labels = np.asarray([sample.label for sample in task.test])
     facts = {"task": task.name, "seed": seed, "what": "whole", "members": bank.packed.members, "bytes": size}
@@ -150,17 +151,20 @@ def stored(taught: BankBuilder) -> tuple[Bank, int]:
     """A task as it is after it was stored and opened, and the bytes of its files."""
     store = MemoryStore({})
     record = store.put("task", taught.files(), taught.manifest(), action="learn")
-    return open_bank(store, record), store.bytes("task")
+    return open_bank(store, record, FAST), store.bytes("task")
 
 
-def _descriptors(patches: Floats) -> Floats:
-    """As many as there are images; nothing is routed here."""
-    return np.zeros((len(patches), 2 * patches.shape[-1]), np.float32)
+def _image_features(patches_NHWC: Floats, first: int = 0) -> ImageFeatures:
+    """Images as a bank learns them, by their patches alone: nothing is routed and nothing is guarded here."""
+    names = [str(n) for n in range(first, first + len(patches_NHWC))]
+    descriptor_NC = np.zeros((len(names), 2 * patches_NHWC.shape[-1]), np.float32)
+    thumbnail_NP = np.zeros((len(names), 3 * THUMBNAIL**2), np.float32)
+    return ImageFeatures(names, [""] * len(names), patches_NHWC, descriptor_NC, thumbnail_NP, [], [])
 
 
 def _judged(bank: Bank, test: Floats, labels: NDArray[np.int64]) -> Row:
-    threshold = alarm_threshold(DEFAULT, bank.scores, DEFAULT.false_alarms)
-    alarms = pool(bank.distances(test, DEFAULT.radius), DEFAULT.top) > threshold
+    threshold = alarm_threshold(FAST, bank.scores, FAST.false_alarms)
+    alarms = bank.read(bank.distances(test, FAST.radius), FAST).score_N > threshold
     return {
         "false_alarms": round(float(alarms[labels == 0].mean()), 5),
         "recall": round(float(alarms[labels == 1].mean()), 5),
@@ -195,7 +199,7 @@ def timings(train: Floats, test: Floats, turns: int = 40) -> list[Row]:
         "budget of 2 MB": stored(draft(train, 0, budget=2_000_000))[0],
     }
     work: dict[str, Callable[[], object]] = {
-        name: partial(bank.distances, test[:1], DEFAULT.radius) for name, bank in banks.items()
+        name: partial(bank.distances, test[:1], FAST.radius) for name, bank in banks.items()
     }
     taken = in_turns(work, turns)
     return [
@@ -219,7 +223,7 @@ def draft_as(train: Floats, precision: str) -> BankBuilder:
 def _opened_tight(taught: BankBuilder) -> Bank:
     store = MemoryStore({})
     record = store.put("task", taught.files(), taught.manifest(), action="learn")
-    return open_bank(store, record, room=0)
+    return open_bank(store, record, FAST, room=0)
 
 
 # --- the command ---
@@ -227,7 +231,7 @@ def _opened_tight(taught: BankBuilder) -> Bank:
 
 def run(data: Path, cache: Path, out: Path) -> None:
     """Measure everything that is not in the result yet, and write it task by task."""
-    facts, encoder = machine.facts(), load_encoder(layers=DEFAULT.layers, size=DEFAULT.size)
+    facts, encoder = machine.facts(), load_encoder(layers=FAST.layers, size=FAST.size)
     stored_before = json.loads(out.read_text()) if out.exists() else {"rows": []}
     rows: list[Row] = stored_before["rows"]
     done = {(row["task"], row["seed"]) for row in rows if row["what"] == "plain"}

@@ -1,13 +1,15 @@
-"""What a user of the default settings can expect: how many images are enough, and what movement and light do.
+"""What a user of the default settings can expect: how many images are enough, what movement and light do, and what is
+said of pictures that show none of the products.
 
 All categories of an MVTec-AD folder are learned one after another, from a few of their normal images or from all, and
 every test image is inspected without naming its product. Then some good test parts are moved, turned, darkened and
-blurred.
+blurred. Each product is forgotten in turn and its test images are inspected; so are pictures without a product.
 
     python -m benchmarks.daily_use run --data DIR/mvtec_ad --out results/daily_use.json
     python -m benchmarks.daily_use table results/daily_use.json --only images
 
-Random draws of 5 and 20 images are repeated. Each image is encoded once. On two cores it takes about ten minutes.
+Random draws of 2, 5 and 20 images are repeated. Each image is encoded once for each exposure. On two cores it takes
+half an hour.
 """
 
 from __future__ import annotations
@@ -26,16 +28,20 @@ from PIL import Image, ImageFilter
 
 from dinosaur_ad import Dinosaur, Inspection, load_encoder
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad.core.exposure import Exposure
 from dinosaur_ad.datasets import Scenario, mvtec_scenario
-from dinosaur_ad.encoders.base import Tokens
+from dinosaur_ad.encoders import Encoder
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.presets import DEFAULT
 
 Pixels = NDArray[np.uint8]
 
-COUNTS: dict[str, int] = {"5": 5, "20": 20, "all": sys.maxsize}
-DRAWS = 3
-PARTS = 5
+COUNTS: dict[str, int] = {"2": 2, "5": 5, "20": 20, "all": sys.maxsize}
+DRAWS = {"2": 3, "5": 10, "20": 4, "all": 1}
+PARTS = 10
 """Good test parts of each product that are changed."""
+JUNK = 300
+"""Pictures without a product that each detector is shown (of those that learned from few images, the first draw)."""
 
 
 def shifted(pixels: Pixels) -> Pixels:
@@ -79,30 +85,71 @@ CONDITIONS: dict[str, Callable[[Pixels], Pixels]] = {
 }
 
 
-def cached_encoder() -> Any:
-    """The default encoder; it keeps the tokens of every image it has seen."""
-    encoder = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size)
-    encode, known = encoder.encode_prepared, dict[bytes, tuple[Any, Any]]()
+class SharedFeatures:
+    """The features of every image that any detector has seen, in float16, by its pixels and its exposure."""
 
-    def encode_once(pixels_NHWC: Pixels) -> Tokens:
-        keys = [hashlib.sha256(pixels.tobytes()).digest() for pixels in pixels_NHWC]
-        new = [n for n, key in enumerate(keys) if key not in known]
-        if new:
-            tokens = encode(pixels_NHWC[new])
-            known.update({keys[n]: (tokens.cls[i], tokens.patches[i]) for i, n in enumerate(new)})
-        return Tokens(*(np.stack(part) for part in zip(*(known[key] for key in keys), strict=True)))
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self._known: dict[bytes, tuple[Any, Any]] = {}
 
-    encoder.encode_prepared = encode_once  # type: ignore[method-assign]
-    return encoder
+    def use(self, detector: Dinosaur) -> Dinosaur:
+        """Let a detector take its features from here."""
+        compute = detector._features.features
+
+        def features(pixels_NHWC: Pixels, exposure: Exposure | None = None) -> tuple[Any, Any]:
+            salt = repr(exposure).encode()
+            keys = [hashlib.sha256(salt + pixels.tobytes()).digest() for pixels in pixels_NHWC]
+            new = [n for n, key in enumerate(keys) if key not in self._known]
+            for group in batched(new, 8):
+                rows = zip(group, *compute(pixels_NHWC[group], exposure), strict=True)
+                self._known |= {keys[n]: (cls, patches.astype(np.float16)) for n, cls, patches in rows}
+            cls, patches = zip(*(self._known[key] for key in keys), strict=True)
+            return np.stack(cls), np.stack(patches).astype(np.float32)
+
+        detector._features.features = features  # type: ignore[method-assign]
+        return detector
 
 
-def taught(scenario: Scenario, encoder: Any, count: int, draw: int) -> Dinosaur:
+def taught(scenario: Scenario, shared: SharedFeatures, count: int, draw: int) -> Dinosaur:
     """All products learned in sequence, from so many of their normal images."""
-    detector = Dinosaur(encoder=encoder)
+    detector = shared.use(Dinosaur(encoder=shared.encoder))
     for task in scenario.tasks:
         order = np.random.default_rng(draw).permutation(len(task.train))[:count]
         detector.learn(task.name, [task.train[n].image() for n in sorted(order)])
     return detector
+
+
+def junk(count: int) -> list[Pixels]:
+    """Pictures without a product: noise, blank frames, gradients, stripes, boards, shapes, text-like screens."""
+    random, pictures = np.random.default_rng(7), list[Pixels]()
+    rows, columns = np.indices((448, 448))
+    for index in range(count):
+        kind, low, high = index % 7, random.integers(0, 256, 3), random.integers(0, 256, 3)
+        if kind == 0:
+            side = int(random.choice([448, 112, 28]))
+            small = Image.fromarray(random.integers(0, 256, (side, side, 3), np.uint8))
+            picture = np.asarray(small.resize((448, 448), Image.Resampling.BICUBIC))
+        elif kind == 1:
+            picture = np.full((448, 448, 3), low, np.uint8)
+        else:
+            angle, period = random.uniform(0, np.pi), random.integers(8, 120)
+            ramp = np.cos(angle) * rows + np.sin(angle) * columns
+            if kind == 2:
+                share = (ramp - ramp.min()) / (np.ptp(ramp) + 1)
+            elif kind == 3:
+                share = (ramp // period % 2).astype(float)
+            elif kind == 4:
+                share = ((rows // period + columns // period) % 2).astype(float)
+            elif kind == 5:
+                centre = random.uniform(0, 448, 2)
+                share = (np.hypot(rows - centre[0], columns - centre[1]) < random.uniform(40, 200)).astype(float)
+            else:
+                lines = random.random((28, 112)) < 0.4
+                lines[::2] = False
+                share = np.repeat(np.repeat(lines, 16, axis=0), 4, axis=1).astype(float)
+            picture = (low + share[..., None] * (high - low.astype(float))).astype(np.uint8)
+        pictures.append(picture)
+    return pictures
 
 
 def inspected(detector: Dinosaur, images: Sequence[Pixels]) -> list[Inspection]:
@@ -112,12 +159,16 @@ def inspected(detector: Dinosaur, images: Sequence[Pixels]) -> list[Inspection]:
 
 def run(arguments: argparse.Namespace) -> None:
     """Measure and store every verdict."""
-    scenario, encoder = mvtec_scenario(arguments.data), cached_encoder()
+    scenario = mvtec_scenario(arguments.data)
+    options = {"provider": arguments.provider, "precision": arguments.precision}
+    shared = SharedFeatures(load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, **options))
     rows: list[dict[str, Any]] = []
     conditions: list[dict[str, Any]] = []
+    foreign: list[dict[str, Any]] = []
+    pictures = junk(JUNK)
     for name, count in COUNTS.items():
-        for draw in range(1 if name == "all" else DRAWS):
-            detector = taught(scenario, encoder, count, draw)
+        for draw in range(DRAWS[name]):
+            detector = taught(scenario, shared, count, draw)
             for task in scenario.tasks:
                 results = inspected(detector, [sample.image() for sample in task.test])
                 rows.append(
@@ -133,12 +184,20 @@ def run(arguments: argparse.Namespace) -> None:
                     }
                 )
                 print(f"{name} images, draw {draw}, {task.name}: done", file=sys.stderr, flush=True)
+            if draw == 0:
+                verdicts = [each.verdict for each in inspected(detector, pictures)]
+                foreign.append({"learned_from": name, "shown": "pictures without a product", "verdicts": verdicts})
     for task in scenario.tasks:  # with the detector that learned from all images
         good = [sample.image() for sample in task.test if not sample.label][:PARTS]
         for name, change in CONDITIONS.items():
             results = inspected(detector, [change(pixels) for pixels in good])
             conditions.append({"condition": name, "task": task.name, "verdicts": [each.verdict for each in results]})
-    document = {"info": detector.info(), "images": rows, "conditions": conditions}
+    for task in scenario.tasks:  # each forgotten in turn
+        detector.forget(task.name)
+        verdicts = [each.verdict for each in inspected(detector, [sample.image() for sample in task.test])]
+        foreign.append({"learned_from": "all", "shown": task.name, "verdicts": verdicts})
+        detector.undo(task.name)
+    document = {"info": detector.info(), "images": rows, "conditions": conditions, "foreign": foreign}
     write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
     arguments.only = None
     table(arguments)
@@ -147,13 +206,19 @@ def run(arguments: argparse.Namespace) -> None:
 def table(arguments: argparse.Namespace) -> None:
     """Print the stored result as Markdown."""
     document = json.loads(arguments.out.read_text())
-    parts = {"images": _images_table, "products": _products_table, "conditions": _conditions_table}
+    parts = {
+        "images": _images_table,
+        "products": _products_table,
+        "conditions": _conditions_table,
+        "foreign": _foreign_table,
+    }
     texts = [make(document) for name, make in parts.items() if arguments.only in (None, name)]
     print("\n\n".join(texts))
 
 
 def _images_table(document: dict[str, Any]) -> str:
-    lines = ["| learned from | good parts flagged | defects missed | cannot be judged yet |", "|---|--:|--:|--:|"]
+    heads = "| learned from | good parts flagged | defects missed | called unknown | cannot be judged yet |"
+    lines = [heads, "|---|--:|--:|--:|--:|"]
     for name in COUNTS:
         rows = [row for row in document["images"] if row["learned_from"] == name]
         counts = sorted(row["train"] for row in rows)
@@ -170,25 +235,41 @@ def _products_table(document: dict[str, Any]) -> str:
         cells = [_figures([row for row in rows if row["learned_from"] == name]) for name in COUNTS]
         routes = [route == task for row in rows for route in row["routes"]]
         lines.append(
-            f"| {task} | {' | '.join(f'{flagged}, {missed}' for flagged, missed, _ in cells)} | {_percent(routes)} |"
+            f"| {task} | {' | '.join(f'{flagged}, {missed}' for flagged, missed, *_ in cells)} | {_percent(routes)} |"
         )
     return "\n".join(lines)
 
 
-def _figures(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
-    """Good parts flagged and defects missed, of those that were judged, and the share that was not."""
+def _figures(rows: list[dict[str, Any]]) -> tuple[str, str, str, str]:
+    """Good parts flagged and defects missed, of those that were judged, and the shares that were not.
+
+    A good part that is called unknown is flagged; a defect that is called unknown is not missed.
+    """
     pairs = [pair for row in rows for pair in zip(row["labels"], row["verdicts"], strict=True)]
     judged = [(label, verdict) for label, verdict in pairs if verdict != "not ready"]
-    flagged = [verdict == "anomalous" for label, verdict in judged if not label]
+    flagged = [verdict != "normal" for label, verdict in judged if not label]
     missed = [verdict == "normal" for label, verdict in judged if label]
-    return _percent(flagged), _percent(missed), _percent([verdict == "not ready" for _, verdict in pairs])
+    shares = [_percent([verdict == wanted for _, verdict in pairs]) for wanted in ("unknown", "not ready")]
+    return _percent(flagged), _percent(missed), shares[0], shares[1]
+
+
+def _foreign_table(document: dict[str, Any]) -> str:
+    lines = [
+        "| learned from | shown | unknown | anomalous | not ready | normal |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for row in document["foreign"]:
+        counts = [row["verdicts"].count(verdict) for verdict in ("unknown", "anomalous", "not ready", "normal")]
+        what = "all images" if row["learned_from"] == "all" else f"{row['learned_from']} images"
+        lines.append(f"| {what} | {row['shown']} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines)
 
 
 def _conditions_table(document: dict[str, Any]) -> str:
     lines = ["| good parts, learned from all images | flagged |", "|---|--:|"]
     for name in CONDITIONS:
         verdicts = [each for row in document["conditions"] if row["condition"] == name for each in row["verdicts"]]
-        lines.append(f"| {name} | {sum(each == 'anomalous' for each in verdicts)} of {len(verdicts)} |")
+        lines.append(f"| {name} | {sum(each != 'normal' for each in verdicts)} of {len(verdicts)} |")
     return "\n".join(lines)
 
 
@@ -203,10 +284,12 @@ def main() -> None:
     runner.set_defaults(verb=run)
     runner.add_argument("--data", type=Path, required=True, help="a folder of categories in the MVTec-AD layout")
     runner.add_argument("--out", type=Path, required=True)
+    runner.add_argument("--provider", help="what the encoder runs on (default: onnx-cpu)")
+    runner.add_argument("--precision", help="of the encoder (default: float32)")
     printer = verbs.add_parser("table")
     printer.set_defaults(verb=table)
     printer.add_argument("out", type=Path)
-    printer.add_argument("--only", choices=("images", "products", "conditions"))
+    printer.add_argument("--only", choices=("images", "products", "conditions", "foreign"))
     arguments = parser.parse_args()
     arguments.verb(arguments)
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from benchmarks.features import PRODUCTS, SIDE, DrawnCache, DrawnSample, drawn_scenario
 from benchmarks.machine import with_peak_megabytes
 from benchmarks.measure import Section, Table, Target, at_most, in_turns
-from dinosaur_ad.bench.cell import Cell, run_cell
+from dinosaur_ad.bench.cell import CellSpec, run_cell
 from dinosaur_ad.bench.metrics import PixelAuroc, bootstrap_mean_auroc, mask_at, task_tally, upsample
 from dinosaur_ad.bench.places import LocalPlace
 from dinosaur_ad.core.metrics import auroc
@@ -124,7 +124,7 @@ def _measured_apart(scenario: Scenario, folder: Path) -> Measured:
 
 def _measure(scenario: Scenario, folder: Path) -> Measured:
     """Run a cell here, with the features that lie in ``folder``."""
-    cell = Cell(get_method("dinosaur"), scenario.name, seed=0)
+    cell = CellSpec(get_method("dinosaur"), scenario.name, seed=0)
     cache = DrawnCache(folder)
     with tempfile.TemporaryDirectory() as out:
         started, worked = time.perf_counter(), time.process_time()

@@ -47,7 +47,7 @@ from dinosaur_ad.encoders.registry import get_spec, token_encoder
 from dinosaur_ad.encoders.weights.local import ensure
 from dinosaur_ad.export.gate_images import spread
 from dinosaur_ad.export.int8 import observe, quantise, smooth
-from dinosaur_ad.presets import DEFAULT
+from dinosaur_ad.presets import FAST
 
 Pixels = NDArray[np.uint8]
 PARTS = ("q", "k", "v", "o", "up", "down")
@@ -142,19 +142,19 @@ def settings(model: onnx.ModelProto, images: Pixels) -> dict[str, Callable[[], o
 def run(arguments: argparse.Namespace) -> None:
     logging.disable(logging.WARNING)
     task = mtd_scenario(arguments.data / "mtd").tasks[0]
-    train = prepare([sample.image() for sample in spread(task.train, 72)], DEFAULT.size)
+    train = prepare([sample.image() for sample in spread(task.train, 72)], FAST.size)
     chosen = [each for label in (0, 1) for each in spread([s for s in task.test if s.label == label], 20)]
-    tests = prepare([sample.image() for sample in chosen], DEFAULT.size)
+    tests = prepare([sample.image() for sample in chosen], FAST.size)
     weights = ensure(DEFAULT_ENCODER)
     spec = token_encoder(get_spec(DEFAULT_ENCODER))
-    model = named(build_graph(spec, weights.tensors(), DEFAULT.layers, DEFAULT.size))
+    model = named(build_graph(spec, weights.tensors(), FAST.layers, FAST.size))
     bank_HWMC = remember(_features(_tokens(_session(model), train[32:])), np.arange(40), 20).vectors_HWMC
     rows, sessions = [], {}
     wanted, expected = None, None
     for name, make in settings(model, train[:32]).items():
         made = make()
         tokens = _tokens(_session(made), tests)
-        score_N = pool(patch_distances(_features(tokens), bank_HWMC, DEFAULT.radius), DEFAULT.top)
+        score_N = pool(patch_distances(_features(tokens), bank_HWMC, FAST.radius), FAST.top)
         wanted, expected = wanted or tokens, score_N if expected is None else expected
         parity = compare_tokens(wanted, tokens)
         rows.append(
@@ -189,7 +189,7 @@ def _tokens(session: Any, pixels: Pixels) -> Tokens:
 
 def _features(tokens: Tokens) -> NDArray[np.float32]:
     features: NDArray[np.float32] = combine_blocks(
-        tokens.patches, len(DEFAULT.layers), normalise=DEFAULT.normalise, average=DEFAULT.average
+        tokens.patches, len(FAST.layers), normalise=FAST.normalise, average=FAST.average
     )
     return features
 

@@ -37,7 +37,7 @@ from dinosaur_ad.encoders import Encoder, Tokens, compare_tokens, load_encoder
 from dinosaur_ad.encoders.backends.exported import open_exported
 from dinosaur_ad.export.exporting import export
 from dinosaur_ad.export.gate_images import spread
-from dinosaur_ad.presets import DEFAULT
+from dinosaur_ad.presets import FAST
 
 MOST_TRAIN, MOST_EACH = 150, 200
 REFERENCE = "onnx-cpu float32"
@@ -68,7 +68,7 @@ def ways(images: list[Path]) -> dict[str, Callable[[Path], Encoder]]:
     """How the encoder can be run, each opened with a folder for its files; the exports are calibrated on ``images``."""
 
     def plain(**options: Any) -> Callable[[Path], Encoder]:
-        return lambda folder: load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, strict=True, **options)
+        return lambda folder: load_encoder(layers=FAST.layers, size=FAST.size, strict=True, **options)
 
     def exported(kind: str, precision: str) -> Callable[[Path], Encoder]:
         def make(folder: Path) -> Encoder:
@@ -168,7 +168,7 @@ def measure_times(data: Path) -> dict[str, float]:
     """Milliseconds of processor time for one image on one core, in turns, the fastest of each way."""
     task = tasks(data)["mtd"]
     paths = [sample.path for sample in spread(task.train, 16) if isinstance(sample, FileSample)]
-    pixels = np.zeros((1, DEFAULT.size, DEFAULT.size, 3), np.uint8)
+    pixels = np.zeros((1, FAST.size, FAST.size, 3), np.uint8)
     with tempfile.TemporaryDirectory() as temporary:
         opened = {way: _one_thread(make(Path(temporary))) for way, make in ways(paths).items()}
         best = dict.fromkeys(opened, float("inf"))
@@ -184,7 +184,7 @@ def _one_thread(encoder: Encoder) -> Encoder:
     if hasattr(encoder, "folder"):
         return open_exported(encoder.folder, threads=1)
     options = {"provider": encoder.provider, "precision": encoder.precision}
-    return load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, threads=1, strict=True, **options)
+    return load_encoder(layers=FAST.layers, size=FAST.size, threads=1, strict=True, **options)
 
 
 def run(arguments: argparse.Namespace) -> None:

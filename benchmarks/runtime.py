@@ -26,7 +26,7 @@ from dinosaur_ad import Dinosaur, EncoderOptions
 from dinosaur_ad.encoders import Encoder, compare_tokens, load_encoder, prepare
 from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.providers import available
-from dinosaur_ad.presets import DEFAULT
+from dinosaur_ad.presets import FAST
 from dinosaur_ad.profile.machine import matmul_rate
 from dinosaur_ad.profile.stages import encoder_flops
 
@@ -49,7 +49,7 @@ def run(quick: bool) -> Section:
         Dinosaur(store).learn("gear", images)
         detectors = {way: _detector(store, way) for way in _ways()}
         encoders = {way: detector.encoder for way, detector in detectors.items()}
-        pixels = prepare(images[:1], DEFAULT.size)
+        pixels = prepare(images[:1], FAST.size)
         work: dict[tuple[Way, str], Callable[[], object]] = {}
         for way, detector in detectors.items():
             work[way, "alone"] = _session(encoders[way], pixels)
@@ -157,7 +157,7 @@ def _latency(way: Way, times: Mapping[Any, Timing]) -> tuple[object, ...]:
 
 
 def _parity(encoders: Mapping[Way, Encoder], images: list[Pixels]) -> list[tuple[object, ...]]:
-    pixels = np.concatenate([sample_images(DEFAULT.size), prepare(images[:40], DEFAULT.size)])
+    pixels = np.concatenate([sample_images(FAST.size), prepare(images[:40], FAST.size)])
     reference = encoders[REFERENCE].encode_prepared(pixels)
     rows: list[tuple[object, ...]] = []
     for way, encoder in encoders.items():
@@ -167,8 +167,8 @@ def _parity(encoders: Mapping[Way, Encoder], images: list[Pixels]) -> list[tuple
 
 
 def _floors(times: Mapping[Any, Timing]) -> list[tuple[object, ...]]:
-    spec = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size).spec
-    operations = encoder_flops(spec, DEFAULT.size, DEFAULT.layers)
+    spec = load_encoder(layers=FAST.layers, size=FAST.size).spec
+    operations = encoder_flops(spec, FAST.size, FAST.layers)
     rows: list[tuple[object, ...]] = []
     for precision, rate in {"float32": matmul_rate(seconds=1.0), "bfloat16": _bfloat16_rate()}.items():
         fastest = [
@@ -207,7 +207,7 @@ def _throughput(
 ) -> list[tuple[object, ...]]:
     """Images a second, the faster of two turns, after one that lets a run time prepare for many."""
     chosen = [images[n % len(images)] for n in range(many)]
-    pixels = prepare(chosen, DEFAULT.size)
+    pixels = prepare(chosen, FAST.size)
     paths = [folder / f"{n:04d}.jpg" for n in range(many)]
     for path, image in zip(paths, chosen, strict=True):
         Image.fromarray(image).save(path, quality=95)

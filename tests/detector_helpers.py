@@ -13,10 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from dinosaur_ad import Dinosaur, EncoderOptions
-from dinosaur_ad.presets import DEFAULT, PAPER, Preset
+from dinosaur_ad.presets import DEFAULT, FAST, PAPER, Preset
 
 # The presets on an encoder of a few thousand random parameters: everything but the accuracy is the real thing.
 TINY: Preset = replace(DEFAULT, name="tiny", layers=(0, 1), size=70)
+TINY_FAST: Preset = replace(FAST, name="tiny-fast", layers=(0, 1), size=70)
 TINY_PAPER: Preset = replace(PAPER, name="tiny-paper", size=70)
 
 
@@ -55,9 +56,9 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
     return options | {"options": EncoderOptions(**of_encoder)}
 
 
-def taught_three_products() -> Dinosaur:
+def taught_three_products(preset: Preset = TINY) -> Dinosaur:
     """One that has learned product-0, product-1 and product-2 from 30 images each."""
-    detector = tiny()
+    detector = tiny(preset=preset)
     for kind in range(3):
         detector.learn(f"product-{kind}", product(kind, 30))
     return detector

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from detector_helpers import TINY, TINY_PAPER, product, spoil, taught_three_products, tiny
+from detector_helpers import TINY, TINY_FAST, TINY_PAPER, product, spoil, taught_three_products, tiny
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.encoders import load_encoder
+from dinosaur_ad.presets import Preset
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +71,19 @@ def literal_map(patches: np.ndarray, bank: dict[tuple[int, int], np.ndarray], ra
     return result
 
 
-def test_an_inspection_says_where_and_compared_with_what(taught: Dinosaur) -> None:
+@pytest.mark.parametrize("preset", [TINY, TINY_FAST], ids=["default", "fast"])
+def test_an_inspection_says_where_and_compared_with_what(taught: Dinosaur, preset: Preset) -> None:
+    detector = taught if preset is TINY else taught_three_products(preset)
     image = spoil(product(1, 1, seed=5)[0], row=30, column=40)
-    result = taught.inspect(image)
+    result = detector.inspect(image)
     left, top, right, bottom = result.worst.box
-    assert left < 52
-    assert right > 40
-    assert top < 42
-    assert bottom > 30
-    assert result.worst.distance == pytest.approx(float(result.map.max()), rel=1e-3)
+    # Windows reach a patch, of 14 pixels, beyond what is wrong.
+    beyond = 14 if "coarse" in preset.readings else 0
+    assert left < 52 + beyond
+    assert right > 40 - beyond
+    assert top < 42 + beyond
+    assert bottom > 30 - beyond
+    assert (result.worst.row, result.worst.column) == divmod(int(np.argmax(result.map)), 5)
     assert result.worst.like_image.startswith("image-")
     assert abs(result.worst.like_row - result.worst.row) <= TINY.radius
     assert result.map.shape == (5, 5)
@@ -86,6 +91,14 @@ def test_an_inspection_says_where_and_compared_with_what(taught: Dinosaur) -> No
     assert result.p_value <= 1 / 30
     assert set(result.ms) == {"decode", "resize", "encode", "route", "score", "total"}
     assert result.encoder == "tiny-dinov2"
+
+
+def test_with_one_reading_the_map_holds_patch_distances() -> None:
+    detector = taught_three_products(TINY_FAST)
+    result = detector.inspect(spoil(product(1, 1, seed=5)[0], row=30, column=40))
+    assert result.worst.distance == pytest.approx(float(result.map.max()), rel=1e-3)
+    assert result.readings == {"point": result.score}
+    assert result.gain is None
 
 
 def test_batch_and_single_inspection_agree(taught: Dinosaur) -> None:
@@ -100,7 +113,8 @@ def test_naming_the_task_skips_the_routing(taught: Dinosaur) -> None:
     result = taught.inspect(product(0, 1)[0], task="product-2")
     assert result.task == "product-2"
     assert list(result.asked) == ["product-2"]
-    assert result.anomalous
+    assert result.verdict == "unknown"
+    assert result.score > result.threshold
 
 
 def test_the_shortlist_decides_by_the_banks() -> None:
@@ -119,23 +133,31 @@ def test_a_lower_false_alarm_rate_means_a_higher_threshold(taught: Dinosaur) -> 
     assert strict > usual > loose
 
 
-def test_unseen_normals_stay_below_the_threshold_at_about_the_rate_asked_for() -> None:
-    detector = tiny()
-    detector.learn("x", product(0, 120))
-    flagged = [each.anomalous for each in detector.inspect(product(0, 200, seed=50), false_alarms=0.1)]
+# Which copies a memory keeps is chance, so that the rate of one task of the default differs more from what was asked.
+@pytest.mark.parametrize(("preset", "kinds"), [(TINY_FAST, 1), (TINY, 4)], ids=["fast", "default"])
+def test_unseen_normals_stay_below_the_threshold_at_about_the_rate_asked_for(preset: Preset, kinds: int) -> None:
+    flagged: list[bool] = []
+    for kind in range(kinds):
+        detector = tiny(preset=preset)
+        detector.learn("x", product(kind, 120))
+        images = product(kind, 200, seed=50)
+        flagged += [each.verdict != "normal" for each in detector.inspect(images, false_alarms=0.1)]
     assert np.mean(flagged) <= 0.2
 
 
-def test_held_out_normals_set_the_threshold_and_nothing_else() -> None:
+@pytest.mark.parametrize("preset", [TINY, TINY_FAST], ids=["default", "fast"])
+def test_held_out_normals_set_the_threshold_and_nothing_else(preset: Preset) -> None:
     images = product(0, 30)
-    usual, apart = tiny(), tiny()
+    usual, apart = tiny(preset=preset), tiny(preset=preset)
     usual.learn("x", images)
     noisy = [
         np.clip(image + np.random.default_rng(k).normal(0, 25, image.shape), 0, 255) for k, image in enumerate(images)
     ]
     report = apart.learn("x", images, held_out=[image.astype(np.uint8) for image in noisy])
     assert report.images == 30
-    np.testing.assert_array_equal(*(each.store.arrays("x", "bank")["vectors"] for each in (usual, apart)))
+    members = "vectors" if preset is TINY_FAST else "codes"
+    np.testing.assert_array_equal(*(each.store.arrays("x", "bank")[members] for each in (usual, apart)))
+    np.testing.assert_array_equal(*(each.inspect(images[0]).score for each in (usual, apart)))
     assert apart.threshold("x") > usual.threshold("x")
     assert apart.tasks()[0].manifest["calibration"] == {"kind": "held-out", "scores": 30}
-    assert apart.learn("one", images[:1], held_out=images[1:9]).members == 1
+    assert apart.learn("one", images[:1], held_out=images[1:9]).members == 1 + preset.copies

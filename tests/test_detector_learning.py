@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from detector_helpers import TINY, product, spoil, tiny
+from detector_helpers import TINY, TINY_FAST, product, spoil, tiny
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.core.coreset import covering_radius
+from dinosaur_ad.presets import Preset
 
 
 def test_learning_a_new_task_changes_nothing_about_the_old_ones() -> None:
@@ -56,8 +58,9 @@ def test_update_accepts_what_was_wrongly_flagged() -> None:
 
 
 def test_feeding_in_chunks_covers_as_well_as_feeding_at_once() -> None:
+    """With the candidates that the preset fast keeps beside a bank; the default keeps copies instead."""
     images = product(0, 150)
-    at_once, in_chunks = tiny(), tiny()
+    at_once, in_chunks = tiny(preset=TINY_FAST), tiny(preset=TINY_FAST)
     at_once.learn("x", images)
     in_chunks.learn("x", images[:40])
     for start in range(40, 150, 22):
@@ -88,7 +91,7 @@ def test_few_images_and_mixed_sizes_are_fine() -> None:
     detector = tiny()
     images = product(0, 4)
     images[1] = np.asarray(Image.fromarray(images[1]).resize((140, 90)))
-    assert detector.learn("x", images).members == 4
+    assert detector.learn("x", images).members == 4 * (1 + TINY.copies)
     assert detector.inspect(spoil(product(0, 1, seed=9)[0])).anomalous
 
 
@@ -101,7 +104,9 @@ def test_worst_patch_names_the_training_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
-def test_bank_precision(tmp_path: Path, precision: str) -> None:
-    detector = tiny(tmp_path / "store", preset=replace(TINY, precision=precision))
+@pytest.mark.parametrize("preset", [TINY_FAST, replace(TINY, budget=None)], ids=["fast", "default without a budget"])
+def test_bank_precision(tmp_path: Path, precision: Literal["float32", "float16"], preset: Preset) -> None:
+    detector = tiny(tmp_path / "store", preset=replace(preset, precision=precision))
     detector.learn("x", product(0, 20))
-    assert detector.store.arrays("x", "bank")["vectors"].dtype == precision
+    bank = detector.store.arrays("x", "bank")
+    assert {bank[name].dtype.name for name in bank if name.endswith("vectors")} == {precision}

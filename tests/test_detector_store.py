@@ -56,7 +56,7 @@ def test_a_running_detector_sees_what_another_process_teaches(tmp_path: Path) ->
 def test_banks_are_loaded_within_the_byte_budget(tmp_path: Path, taught: Dinosaur) -> None:
     taught.save(tmp_path / "copy")
     images = [product(kind, 1, seed=12)[0] for kind in range(3)]
-    one_bank = 5 * 5 * 20 * 17 * 4
+    one_bank = max(taught._banks.bank(taught.store, record).nbytes for record in taught.tasks())
     detector = Dinosaur.load(tmp_path / "copy", cache_bytes=one_bank + 1)
     assert [each.task for each in detector.inspect(images)] == ["product-0", "product-1", "product-2"]
     assert len(detector._banks._cache) == 1

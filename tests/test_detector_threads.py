@@ -23,5 +23,5 @@ def test_the_threads_of_a_detector_reach_its_scoring(threads: int | None, monkey
 
     monkeypatch.setattr(bank, "patch_distances", patch_distances)
     detector.inspect(product(0, 2))
-    assert given == [threads]
+    assert given == [threads] * 2  # patches, and windows of them
     assert detector.encoder.threads == threads

@@ -93,7 +93,7 @@ def test_real_images_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     files = sorted((shared_folder("DINOSAUR_DATA") / "mvtec_ad" / category / "train" / "good").iterdir())[:80]
     order = np.random.default_rng(1).permutation(len(files))
     files = [files[n] for n in order]
-    detector = Dinosaur()
+    detector = Dinosaur(preset="fast")
     encoding_each_image_once(detector, monkeypatch)
     thresholds = {}
     for parts in (1, 3, 10):

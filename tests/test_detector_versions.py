@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from detector_helpers import product, spoil, taught_three_products, tiny, tree_hash
+from detector_helpers import TINY, TINY_FAST, product, spoil, taught_three_products, tiny, tree_hash
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.bank.bank_set import BankSet
 from dinosaur_ad.bank.image_features import FeatureExtractor
 from dinosaur_ad.errors import InputError, StoreError
+from dinosaur_ad.presets import Preset
 
 
 def flip(path: Path, position: int, bit: int = 1) -> None:
@@ -63,7 +64,7 @@ def test_forgetting_a_task_does_not_stop_the_inspection_of_others(
     results = reader.inspect([product(kind, 1, seed=9)[0] for kind in range(3)])
     assert [each.task for each in results][::2] == ["product-0", "product-2"]
     assert results[1].task != "product-1"
-    assert results[1].anomalous
+    assert results[1].verdict == "unknown"
 
 
 @pytest.mark.parametrize("file", ["task.json", "v0001/manifest.json", "v0001/bank.safetensors"])
@@ -78,7 +79,7 @@ def test_a_damaged_task_is_left_out_and_named(tmp_path: Path, file: str) -> None
     assert all(each.left_out == ("product-1",) for each in after)
     assert [each.score for each in after][::2] == [each.score for each in before][::2]
     assert after[1].task != "product-1"
-    assert after[1].verdict == "anomalous"  # it is a picture of something else now
+    assert after[1].verdict == "unknown"  # it is a picture of something else now
     assert list(detector.damaged()) == ["product-1"]
     with pytest.raises(StoreError, match="product-1"):
         detector.inspect(images[1], task="product-1")
@@ -135,8 +136,8 @@ def test_an_encoder_that_gives_no_numbers_judges_nothing(monkeypatch: pytest.Mon
     detector = taught_three_products()
     encode = FeatureExtractor.encode
 
-    def broken(self: FeatureExtractor, pixels: Any) -> Any:
-        patches, descriptors = encode(self, pixels)
+    def broken(self: FeatureExtractor, pixels: Any, *exposure: Any) -> Any:
+        patches, descriptors = encode(self, pixels, *exposure)
         patches[0, 2, 2] = np.nan
         return patches, descriptors
 
@@ -147,21 +148,24 @@ def test_an_encoder_that_gives_no_numbers_judges_nothing(monkeypatch: pytest.Mon
     assert len(detector.learn("y", product(4, 6)).rejected) == 1
 
 
-def test_a_threshold_that_nothing_reaches_is_not_ready() -> None:
+@pytest.mark.parametrize("preset", [TINY, TINY_FAST], ids=["default", "fast"])
+def test_a_threshold_that_nothing_reaches_is_not_ready(preset: Preset) -> None:
     """Two very different images: the extrapolated threshold lies beyond everything."""
-    detector = tiny()
+    detector = tiny(preset=preset)
     odd = [product(0, 1)[0], np.zeros((70, 70, 3), np.uint8), np.full((70, 70, 3), 255, np.uint8)]
     learned = detector.learn("x", odd, force=True)
     noise = np.random.default_rng(0).integers(0, 255, (70, 70, 3), np.uint8)
-    result = detector.inspect(noise, false_alarms=0.001)
+    result, of_noise = detector.inspect([odd[0], noise], false_alarms=1e-6)
     assert result.threshold > result.score
     assert result.verdict == "not ready"
     assert not result.anomalous
     assert "teach it more normal images" in result.reason
-    assert bool(learned.not_ready) == (detector.inspect(noise).verdict == "not ready")
-    good = tiny()
+    assert of_noise.verdict in ("not ready", "unknown")
+    assert of_noise.reason
+    assert bool(learned.not_ready) == (detector.inspect(odd[0]).verdict == "not ready")
+    good = tiny(preset=preset)
     assert good.learn("x", product(0, 30)).not_ready == ""
-    assert good.inspect(noise).verdict == "anomalous"
+    assert good.inspect(noise).verdict == "unknown"
 
 
 def test_those_who_update_one_task_take_turns(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from detector_helpers import TINY_PAPER, product, shared_folder, spoil, tiny, tree_hash
+from detector_helpers import TINY, TINY_PAPER, product, shared_folder, spoil, tiny, tree_hash
 from dinosaur_ad import Dinosaur, InputError
+from dinosaur_ad.bank.image_features import control_images
 from dinosaur_ad.errors import TeachingRefusedError
 
 BLANK = np.zeros((70, 70, 3), np.uint8)
@@ -158,16 +160,23 @@ def test_the_paper_procedure_is_not_guarded() -> None:
 
 def test_a_damaged_task_does_not_prevent_learning(taught: Dinosaur, tmp_path: Path) -> None:
     (tmp_path / "tasks" / "bolt" / "v0001" / "bank.safetensors").write_bytes(b"")
-    assert Dinosaur(tmp_path).learn("x", [*product(2, 5), *product(1, 1, seed=5)]).images == 6
+    assert Dinosaur(tmp_path).learn("x", [*product(2, 5), *product(1, 1, seed=5)], force=True).images == 6
+    assert Dinosaur(tmp_path).learn("y", product(3, 5)).images == 5
 
 
 def test_learning_encodes_every_image_once(taught: Dinosaur, monkeypatch: pytest.MonkeyPatch) -> None:
-    taught._features.controls()
-    encode, seen = taught._features.encode, []
-    monkeypatch.setattr(taught._features, "encode", lambda pixels: seen.append(len(pixels)) or encode(pixels))
+    encode, seen = taught._features.encode, list[bytes]()
+
+    def watched(pixels: NDArray[np.uint8], *exposure: Any) -> Any:
+        seen.extend(image.tobytes() for image in pixels)
+        return encode(pixels, *exposure)
+
+    monkeypatch.setattr(taught._features, "encode", watched)
     taught.update("nut", product(0, 9, seed=3))
     taught.learn("x", product(2, 7))
-    assert sum(seen) == 16
+    controls = {image.tobytes() for image in control_images(TINY.size)}
+    taught_ones = [image for image in seen if image not in controls]
+    assert len(taught_ones) == len(set(taught_ones)) == 16 * (1 + TINY.copies)
 
 
 # --- real images ---

@@ -6,12 +6,15 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dinosaur_ad import presets
+from dinosaur_ad import Dinosaur, presets
 from dinosaur_ad.core.coreset import coreset_size
-from dinosaur_ad.errors import InputError
-from dinosaur_ad.presets import DEFAULT, PAPER, PRESETS, Preset, get_preset
+from dinosaur_ad.encoders import get_spec, registry
+from dinosaur_ad.errors import InputError, StoreError
+from dinosaur_ad.methods.dinosaur import DinosaurConfig
+from dinosaur_ad.presets import BEST, DEFAULT, FAST, PAPER, PRESETS, Preset, get_preset, preset_for
 from dinosaur_ad.store import Store
 
 
@@ -21,10 +24,24 @@ def test_paper_is_the_paper_to_the_letter() -> None:
     assert (PAPER.radius, PAPER.top) == (3, 0)
     assert (PAPER.limit, PAPER.describe_patches) == (1, False)
     assert (PAPER.calibration, PAPER.false_alarms) == ("in-sample", 0.025)
+    assert (PAPER.exposure, PAPER.copies, PAPER.budget, PAPER.readings) == (False, 0, None, ("point",))
 
 
-def test_default_takes_its_threshold_from_unseen_normals() -> None:
-    assert DEFAULT.calibration == "unseen"
+@pytest.mark.parametrize("preset", [DEFAULT, FAST, BEST], ids=lambda preset: preset.name)
+def test_thresholds_come_from_unseen_normals(preset: Preset) -> None:
+    assert preset.calibration == "unseen"
+
+
+def test_the_names_say_which_is_faster() -> None:
+    assert FAST.size < DEFAULT.size < BEST.size
+    assert get_preset("default") is DEFAULT
+
+
+def test_a_preset_of_the_last_release_means_what_it_meant() -> None:
+    """It knew one way to score, no exposure, no copies and no budget: those of today's fast."""
+    gained = {"exposure", "copies", "budget", "readings"}
+    before = {key: value for key, value in FAST.to_json().items() if key not in gained}
+    assert Preset.from_json(before | {"name": "default"}) == dataclasses.replace(FAST, name="default")
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
@@ -45,8 +62,8 @@ def test_a_preset_of_ones_own_is_taken_as_it_is() -> None:
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
-    with pytest.raises(InputError, match=r"no preset 'fast'; choose one of: default, paper"):
-        get_preset("fast")
+    with pytest.raises(InputError, match=r"no preset 'quick'; choose one of: default, fast, best, paper\."):
+        get_preset("quick")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +110,80 @@ def test_every_setting_has_limits(field: str) -> None:
         assert str(refusal.value).isprintable()
 
 
-@pytest.mark.parametrize("setting", [{"radius": 300}, {"size": 10**9}, {"layers": []}, {"layers": "final"}, {"top": 2}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"radius": 300},
+        {"size": 10**9},
+        {"layers": []},
+        {"layers": "final"},
+        {"top": 2},
+        {"readings": []},
+        {"readings": ["smell"]},
+        {"copies": 101},
+        {"budget": 0},
+    ],
+)
 def test_absurd_values_are_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(setting))):
         Preset.from_json({**DEFAULT.to_json(), **setting})
+
+
+# --- another encoder ---
+
+OWN = {"layers": [0, 2], "size": 70, "radius": 2}
+
+
+@pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch) -> str:
+    """An encoder whose entry says in which settings its default differs."""
+    spec = dataclasses.replace(get_spec("tiny-dinov2"), preset=OWN)  # type: ignore[call-arg]
+    monkeypatch.setitem(registry._REGISTRY, "tiny-dinov2", spec)
+    return "tiny-dinov2"
+
+
+def test_the_default_of_an_encoder_is_what_its_entry_says(tuned: str) -> None:
+    expected = dataclasses.replace(DEFAULT, layers=(0, 2), size=70, radius=2)
+    assert preset_for("default", tuned) == expected
+    assert Dinosaur(encoder=tuned).preset == expected
+    assert DinosaurConfig(encoder=tuned).to_preset() == expected
+    assert DinosaurConfig(encoder=tuned, radius=0).to_preset() == dataclasses.replace(expected, radius=0)
+
+
+def test_other_presets_and_other_encoders_are_what_they_were(tuned: str) -> None:
+    assert preset_for("paper", tuned) == PAPER
+    assert preset_for(DEFAULT, tuned) == DEFAULT
+    assert preset_for("default", "dinov3-small") == preset_for("default", "dinov2s-focus") == get_preset("default")
+
+
+def test_a_store_keeps_the_settings_it_was_made_with_when_the_entry_changes(
+    tuned: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = list(np.random.default_rng(0).integers(0, 255, (6, 64, 64, 3), np.uint8))
+    made = Dinosaur(tmp_path / "store", encoder=tuned)
+    made.learn("noise", images)
+    assert Dinosaur(tmp_path / "store", preset="default").preset == made.preset
+    changed = dataclasses.replace(get_spec(tuned), preset=OWN | {"radius": 1})  # type: ignore[call-arg]
+    monkeypatch.setitem(registry._REGISTRY, tuned, changed)
+    assert Dinosaur(tmp_path / "store").preset == made.preset
+    with pytest.raises(StoreError, match="made with the preset 'default', not with 'default'"):
+        Dinosaur(tmp_path / "store", preset="default")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda name: Dinosaur(encoder=name), lambda name: DinosaurConfig(encoder=name).to_preset()]
+)
+def test_a_preset_that_does_not_fit_an_encoder_is_refused_with_what_to_do(make: Any) -> None:
+    with pytest.raises(
+        InputError,
+        match=r"^The preset 'default' does not fit the encoder 'tiny-dinov3' .*bench tune --encoder tiny-dinov3\.$",
+    ):
+        make("tiny-dinov3")
+
+
+def test_an_entry_with_settings_that_no_preset_has_is_refused(tuned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wrong in ({"raduis": 1}, {"radius": -1}):
+        spec = dataclasses.replace(get_spec(tuned), preset=wrong)  # type: ignore[call-arg]
+        monkeypatch.setitem(registry._REGISTRY, tuned, spec)
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            preset_for("default", tuned)

@@ -26,7 +26,7 @@ from dinosaur_ad.images.drawing import heat_layer
 NAMES = {
     "Dinosaur", "Inspection", "Learned", "Rejected", "WorstPatch", "InputError", "StoreError", "EncoderError",
     "EncoderOptions", "DinosaurError", "PRESETS", "Preset", "Region", "Suspect", "overlay", "from_bgr", "to_pandas",
-    "load_encoder", "__version__",
+    "load_encoder", "Changed", "TaskSettings", "__version__",
 }  # fmt: skip
 
 
@@ -158,6 +158,11 @@ def test_an_overlay_on_a_smaller_image_is_refused(results: list[Inspection]) -> 
 def test_the_mask_is_where_the_heat_layer_passes_the_threshold(results: list[Inspection]) -> None:
     good, bad = results
     assert not good.mask((70, 70)).any()
+    assert bad.mask((70, 70)).any()
+    # On so small a grid the windows of a defect are most of it: a map with one place above the threshold instead.
+    one = np.full(bad.map.shape, bad.normal_level, np.float32)
+    one[bad.worst.row, bad.worst.column] = 2 * bad.threshold
+    bad = replace(bad, map=one)
     mask = bad.mask((140, 210))
     assert (mask.shape, mask.dtype) == ((140, 210), np.bool_)
     left, top, right, bottom = bad.worst.box

@@ -39,7 +39,7 @@ def judge(detector: Dinosaur, task: Task, every: int) -> tuple[float, float, flo
 
 
 def test_mvtec_products_learned_in_sequence_and_inspected_without_naming_them(data: Path) -> None:
-    detector = Dinosaur()
+    detector = Dinosaur(preset="fast")
     tasks = [task for task in mvtec_scenario(data / "mvtec_ad").tasks if task.name in ("bottle", "grid", "transistor")]
     for task in tasks:
         detector.learn(task.name, images(task.train, 2))
@@ -50,7 +50,7 @@ def test_mvtec_products_learned_in_sequence_and_inspected_without_naming_them(da
 
 
 def test_one_product_under_drifting_light_forgets_nothing_and_keeps_its_false_alarm_rate(data: Path) -> None:
-    detector = Dinosaur()
+    detector = Dinosaur(preset="fast")
     first, *_, last = mtd_scenario(data / "mtd", "color").tasks[:6]
     detector.learn(first.name, images(first.train, 2))
     before, _, _ = judge(detector, first, 3)
@@ -59,3 +59,17 @@ def test_one_product_under_drifting_light_forgets_nothing_and_keeps_its_false_al
     assert after >= before - 0.01
     assert after >= 0.915
     assert false_alarms <= 0.05
+
+
+def test_the_preset_that_ships_finds_defects_from_twenty_images_and_knows_no_other_product(data: Path) -> None:
+    tasks = {task.name: task for task in mvtec_scenario(data / "mvtec_ad").tasks}
+    bottle, screw = tasks["bottle"], tasks["screw"]
+    detector = Dinosaur()
+    detector.learn("bottle", images(bottle.train[:20], 1))
+    measured, flagged, _ = judge(detector, bottle, 4)
+    assert measured >= 0.98
+    assert flagged <= 0.2
+    assert {each.verdict for each in detector.inspect(images(screw.test, 20))} == {"unknown"}
+    dark = [(image * 0.6).astype(np.uint8) for image in images(bottle.test[::4], 1)]
+    good = [image for image, sample in zip(dark, bottle.test[::4], strict=True) if not sample.label]
+    assert sum(each.verdict != "normal" for each in detector.inspect(good)) <= 1

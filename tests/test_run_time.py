@@ -128,7 +128,7 @@ def test_learning_from_files_arrays_and_a_camera_is_the_same(tmp_path: Path) -> 
         learned = detector.learn("plate", given)
         assert learned.images == 40
         assert set(learned.seconds) == {"read", "encode", "memory", "calibrate", "store"}
-        stores.append(detector.store.arrays("plate", "bank")["vectors"])
+        stores.append(detector.store.arrays("plate", "bank")["codes"])
     np.testing.assert_array_equal(stores[0], stores[1])
     np.testing.assert_array_equal(stores[0], stores[2])
 

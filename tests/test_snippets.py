@@ -32,6 +32,7 @@ import dinosaur_ad
 from detector_helpers import product, spoil
 from dinosaur_ad.cli import main
 from dinosaur_ad.encoders import registry
+from dinosaur_ad.encoders.providers import why_not
 
 ROOT = Path(__file__).parents[1]
 SITE = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
@@ -165,8 +166,11 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             save(name, product(0, 24))
         fine, late = product(0, 1, seed=7)[0], product(1, 2, seed=9)
         save("photos/today", [fine, spoil(fine)], "fine", "scratched")
-        save("photos/today/fine-after-all", late)
+        save("photos/fine-after-all", late)
         save("photos/known-defects", [spoil(fine, 10, 10)])
+        save("photos/known-good", product(0, 6, seed=31))
+        save("photos/screw/later", product(0, 3, seed=32))
+        save("photos/screw/new-lamp", product(0, 8, seed=33))
         assert main(["learn", "screw", "photos/screw/good", "--store", "taught"]) == 0
         yield folder
 
@@ -199,7 +203,10 @@ def run_command(arguments: list[str], output: str, where: str, learned: set[tupl
     printed = StringIO()
     with redirect_stdout(printed):
         code = main(arguments)
-    assert code in ({0, 1} if "--exit-code" in arguments else {0}), where
+    allowed = {0, 1} if "--exit-code" in arguments else {0}
+    if arguments[0] == "export" and "bfloat16" in arguments and why_not("openvino", "bfloat16"):
+        allowed = {2}  # this CPU cannot run what it would have to check, and says so
+    assert code in allowed, where
     if output:
         Path(output).write_text(printed.getvalue(), "utf-8")
 
@@ -239,7 +246,7 @@ def run_python(snippet: Snippet, names: dict[str, Any]) -> None:
 
 def check_readme(names: dict[str, Any], printed: str) -> None:
     """The Python block prints a line for each image; overlays are where the command said."""
-    assert len(list(Path("seen").rglob("*.overlay.png"))) == 4
+    assert len(list(Path("seen").rglob("*.overlay.png"))) == 2  # one for each photo of today
     assert len(names["detector"]) == 3
 
 

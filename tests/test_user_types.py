@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad import (
-    PRESETS, Dinosaur, DinosaurError, EncoderError, EncoderOptions, InputError, Inspection, Learned, Preset, Region,
-    Rejected, StoreError, Suspect, WorstPatch, __version__, from_bgr, load_encoder, overlay, to_pandas,
+    PRESETS, Changed, Dinosaur, DinosaurError, EncoderError, EncoderOptions, InputError, Inspection, Learned, Preset,
+    Region, Rejected, StoreError, Suspect, TaskSettings, WorstPatch, __version__, from_bgr, load_encoder, overlay,
+    to_pandas,
 )
 
 version: str = __version__
@@ -33,6 +34,8 @@ detector = Dinosaur("line-3", preset=preset, options=EncoderOptions(threads=2))
 learned: Learned = detector.learn("screw", "photos/screw")
 rejected: tuple[Rejected, ...] = learned.rejected
 suspects: tuple[Suspect, ...] = learned.suspects
+changed: Changed = detector.set("screw", sensitivity=6)
+settings: TaskSettings = changed.after
 assert_type(len(detector), int)
 assert_type("screw" in detector, bool)
 

@@ -14,6 +14,7 @@ from dinosaur_ad import _telemetry as _telemetry  # first: it switches off what 
 __version__ = "0.1.0"
 __all__ = [
     "PRESETS",
+    "Changed",
     "Dinosaur",
     "DinosaurError",
     "EncoderError",
@@ -26,6 +27,7 @@ __all__ = [
     "Rejected",
     "StoreError",
     "Suspect",
+    "TaskSettings",
     "WorstPatch",
     "__version__",
     "from_bgr",
@@ -41,7 +43,17 @@ if TYPE_CHECKING:
     from dinosaur_ad.errors import DinosaurError, EncoderError, InputError, StoreError
     from dinosaur_ad.images.drawing import overlay
     from dinosaur_ad.images.from_arrays import from_bgr
-    from dinosaur_ad.inspection import Inspection, Learned, Region, Rejected, Suspect, WorstPatch, to_pandas
+    from dinosaur_ad.inspection import (
+        Changed,
+        Inspection,
+        Learned,
+        Region,
+        Rejected,
+        Suspect,
+        TaskSettings,
+        WorstPatch,
+        to_pandas,
+    )
     from dinosaur_ad.presets import PRESETS, Preset
 
 _HOME = {
@@ -51,11 +63,13 @@ _HOME = {
     "EncoderOptions": "encoders.options",
     "InputError": "errors",
     "StoreError": "errors",
+    "Changed": "inspection",
     "Inspection": "inspection",
     "Learned": "inspection",
     "Region": "inspection",
     "Rejected": "inspection",
     "Suspect": "inspection",
+    "TaskSettings": "inspection",
     "WorstPatch": "inspection",
     "to_pandas": "inspection",
     "PRESETS": "presets",

@@ -187,12 +187,16 @@ PRESET = record(
         "name": text(200),
         "layers": items(either(whole(0, 1000), one_of("final")), most=100, least=1),
         "size": whole(1, 8192),
+        "exposure": flag,
         "normalise": flag,
         "average": flag,
         "ratio": number(0, 1),
         "minimum": whole(1, 1_000_000),
         "reserve": number(0, 1000),
         "precision": one_of("float32", "float16", "int8"),
+        "copies": whole(0, 100),
+        "budget": maybe(whole(1, 10**12)),
+        "readings": items(one_of("point", "located", "coarse"), most=3, least=1),
         "radius": whole(0, 32),
         "top": number(0, 1),
         "describe_patches": flag,
@@ -204,3 +208,28 @@ PRESET = record(
     others=anything(8),  # settings of another version, about which Preset.from_json says what is to be said
 )
 """The settings of a store; which of them must be there is for :class:`~dinosaur_ad.presets.Preset` to say."""
+
+SETTINGS = record(
+    {},
+    {
+        "false_alarms": number(1e-6, 0.999999),
+        "threshold": number(1e-9, 1e9),
+        "zones": items(text(1024, "[01]+"), most=1024, least=1),
+        "smallest_area": number(0, 0.5),
+    },
+)
+"""The settings of a task. Others are refused: what a later version was told to leave out would be reported here."""
+
+_SIDE = whole(1, 1_000_000)
+TILES = record(
+    {
+        "columns": whole(1, 64),
+        "rows": whole(1, 64),
+        "size": whole(1, 8192),
+        "side": whole(2, 1024),
+        "overlap": whole(1, 1023),
+        "height": _SIDE,
+        "width": _SIDE,
+    }
+)
+"""How the photos of a task are cut into tiles."""

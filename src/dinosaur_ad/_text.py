@@ -12,6 +12,8 @@ LONGEST_VALUE = 400
 """Characters of one value (a path, a name) that are shown; JSON has all of them."""
 LONGEST_LINE = 2000
 LONGEST_REASON = 200
+RAREST = 1e-6
+"""No p-value is said more exactly than that: no set of normal images could show it."""
 
 _CUT = "…"
 _LONG_WORD = re.compile(rf"\S{{{LONGEST_VALUE + 1},}}")
@@ -87,9 +89,13 @@ def odds(p_value: float) -> str:
     '1 in 40 good parts would look this odd'
     >>> odds(0.9)
     'nearly every good part would look this odd'
+    >>> odds(1e-9)
+    'fewer than 1 in 1,000,000 good parts would look this odd'
     """
     if not 0 < p_value <= 1:  # NaN too
         return "how many good parts would look this odd is not known"
+    if p_value < RAREST:
+        return f"fewer than 1 in {1 / RAREST:,.0f} good parts would look this odd"
     one_in = math.floor(1 / p_value + 0.5)
     if one_in == 1:
         return "nearly every good part would look this odd"

@@ -71,7 +71,7 @@ NOTES = (
     "AUROC says how well scores rank defects above normals. What a line feels is false alarms and missed defects at "
     "the threshold, which came from training normals alone.",
     "The number of training images was settled after a first look at results with fewer, so these test images are not "
-    "quite untouched; everything else is the preset as it ships.",
+    "quite untouched; everything else is the preset fast, which takes less than half the time of the default.",
     "Times are of this machine, reading the files included, with images inspected in groups of up to 16.",
 )
 
@@ -85,7 +85,7 @@ def run_demo(out: Path, *, seed: int = 0, quick: bool = False, say: Say = print)
     scenario = synthetic_scenario(seed, **(QUICK if quick else FULL))
     with _explained(out):
         clear_folder(out)
-        return demonstrate(out, scenario, Dinosaur(out / "store", seed=seed), say=say)
+        return demonstrate(out, scenario, Dinosaur(out / "store", preset="fast", seed=seed), say=say)
 
 
 def clear_folder(out: Path) -> None:

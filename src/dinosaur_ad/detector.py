@@ -9,9 +9,10 @@ the banks, and :mod:`dinosaur_ad.store` keeps them on disk.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,21 +21,47 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad._text import printable
-from dinosaur_ad.bank.bank_files import read_bank
+from dinosaur_ad.bank.bank import task_sensitivity
+from dinosaur_ad.bank.bank_files import Arrays, read_bank, read_tiling
 from dinosaur_ad.bank.bank_set import BankSet, nothing_learned
 from dinosaur_ad.bank.budget import check_precision, parse_bytes
 from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bank.changing import Wanted, change_task, task_settings
+from dinosaur_ad.bank.checking import Check, CheckedImage, Checking, folders_of, promised
+from dinosaur_ad.bank.gallery import Defect, Gallery, GalleryChange, read_gallery, refuse_normal
 from dinosaur_ad.bank.guard import TeachingGuard
-from dinosaur_ad.bank.image_features import FeatureExtractor, Progress
-from dinosaur_ad.bank.teaching import TrainingImages
-from dinosaur_ad.bank.verdict import Verdicts, alarm_threshold, check_rate, check_task, why_not_ready
+from dinosaur_ad.bank.image_features import FeatureExtractor, Progress, other_size
+from dinosaur_ad.bank.position import AUTO, Position, check_position, refuse_another, refuse_in_tiles
+from dinosaur_ad.bank.recalibrating import CalibrationImages
+from dinosaur_ad.bank.settings import Settings
+from dinosaur_ad.bank.shifting import ShiftWatch
+from dinosaur_ad.bank.teaching import EARLY_COPIES, TrainingImages
+from dinosaur_ad.bank.tile_choice import WantedTiles
+from dinosaur_ad.bank.verdict import ANOMALOUS, UNKNOWN, Verdicts, check_rate, check_task, why_not_ready
+from dinosaur_ad.core.drift import ShiftNotice
+from dinosaur_ad.core.exposure import measure_exposure
+from dinosaur_ad.core.tiles import Tiling
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.encoders.options import EncoderOptions
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
-from dinosaur_ad.images.stream import ImageBatch, Images, OneImage, is_single, prepared_batches, stream_images, timed
-from dinosaur_ad.inspection import Inspection, Learned, Rejected
-from dinosaur_ad.presets import Preset, get_preset
+from dinosaur_ad.images.loading import digest
+from dinosaur_ad.images.stream import (
+    BatchImage,
+    ImageBatch,
+    Images,
+    ImageStream,
+    OneImage,
+    is_single,
+    prepared_batches,
+    stream_images,
+    timed,
+)
+from dinosaur_ad.images.zones import Zones
+from dinosaur_ad.inspection import Changed, Inspection, Learned, Rejected, Suspect, TaskSettings
+from dinosaur_ad.presets import Preset, as_shipped, preset_for
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
+from dinosaur_ad.watch.watch_event import WatchEvent
+from dinosaur_ad.watch.watcher import ADOPTING, Watcher, adopt_proposal, dismiss_proposal, open_proposals
 
 # Images read, encoded and scored together by inspect.
 INSPECT_AT_ONCE = 16
@@ -58,7 +85,7 @@ class Dinosaur:
     >>> from dinosaur_ad.presets import DEFAULT
     >>> images = np.random.default_rng(0).integers(0, 255, (12, 64, 64, 3), np.uint8)
     >>> tiny = Dinosaur(encoder="tiny-dinov2", preset=replace(DEFAULT, layers=(0, 1), size=70))
-    >>> tiny.learn("noise", list(images)).members
+    >>> tiny.learn("noise", list(images)).images
     12
     >>> tiny.inspect(images[0]).task
     'noise'
@@ -82,20 +109,25 @@ class Dinosaur:
         self._path = store.path if isinstance(store, Store) else None if store is None else Path(store)
         self._store: TaskStore | None = opened
         header = self._store.header if self._store else {}
-        self.preset = Preset.from_json(header["preset"]) if header else get_preset(preset or "default")
-        if header and preset is not None and get_preset(preset) != self.preset:
-            raise StoreError(
-                f"The store {self._path} was made with the preset '{self.preset.name}', not with "
-                f"'{get_preset(preset).name}'; leave the preset out, or start a new store."
-            )
         stored_name = header["encoder"]["encoder"] if header else None
         asked_name = encoder.name if isinstance(encoder, Encoder) else encoder
+        self._encoder_name: str = asked_name or stored_name or DEFAULT_ENCODER
+        if header:
+            self.preset = Preset.from_json(header["preset"])
+        elif isinstance(encoder, Encoder):  # whether it fits is checked with its own blocks and size
+            self.preset = as_shipped(preset or "default", self._encoder_name)
+        else:
+            self.preset = preset_for(preset or "default", self._encoder_name)
+        if header and preset is not None and (asked := as_shipped(preset, stored_name or "")) != self.preset:
+            raise StoreError(
+                f"The store {self._path} was made with the preset '{self.preset.name}', not with "
+                f"'{asked.name}'; leave the preset out, or start a new store."
+            )
         if stored_name and asked_name and asked_name != stored_name:
             raise StoreError(
                 f"The store {self._path} was made with the encoder '{stored_name}' and cannot be used with "
                 f"'{asked_name}'; leave the encoder out, or start a new store."
             )
-        self._encoder_name = asked_name or stored_name or DEFAULT_ENCODER
         self._options = options or EncoderOptions()
         self._features = FeatureExtractor(self.preset, self._load_encoder)
         self._verdicts = Verdicts(self.preset, self._features)
@@ -104,7 +136,7 @@ class Dinosaur:
         self._bank_precision = check_precision(bank_precision)
         self._budget = None if budget is None else parse_bytes(budget)
         self.waiting: Callable[[str], None] | None = None
-        """Called with a sentence when teaching has to wait because another process teaches the same task."""
+        """Called with a sentence while teaching: another process is waited for, or the task can be used already."""
         self._given = self._checked(encoder) if isinstance(encoder, Encoder) else None
 
     # --- settings and tasks ---
@@ -158,7 +190,7 @@ class Dinosaur:
         """Whether there is a task of that name that can be used."""
         return name in self._usable()
 
-    def _usable(self) -> set[str]:
+    def _usable(self) -> Collection[str]:
         return {record.name for record in self.tasks() if not self._banks.found_damaged(record)}
 
     def info(self) -> dict[str, Any]:
@@ -199,10 +231,17 @@ class Dinosaur:
         check_task(self.preset, self.store, record)
 
     def threshold(self, name: str, false_alarms: float | None = None) -> float:
-        """The score above which an image of that task is called anomalous; needs no encoder."""
-        rate = check_rate(self.preset.false_alarms if false_alarms is None else false_alarms)
+        """The score above which an image of that task is called anomalous, as it is set or at a given rate; needs no
+        encoder."""
+        rate = None if false_alarms is None else check_rate(false_alarms)
         record = self._existing(name)
-        return alarm_threshold(self.preset, read_bank(self.store, record)[0]["scores"], rate)
+        scores = read_bank(self.store, record)[0]["scores"]
+        return task_sensitivity(self.preset, Settings.of(record), scores, rate).threshold
+
+    def settings(self, name: str) -> TaskSettings:
+        """How a task is set; needs no encoder."""
+        record = self._existing(name)
+        return task_settings(record, self.preset, read_bank(self.store, record)[0]["scores"])
 
     # --- teaching ---
 
@@ -212,6 +251,8 @@ class Dinosaur:
         images: Images,
         *,
         held_out: Images | None = None,
+        position: str = AUTO,
+        tiles: WantedTiles | None = None,
         replace: bool = False,
         force: bool = False,
         progress: Progress | None = None,
@@ -219,13 +260,17 @@ class Dinosaur:
         """Teach a new task from normal images. Nothing else changes, and nothing at all if it fails half way.
 
         ``held_out`` are more normal images, for the threshold alone; without them some of ``images`` are held out in
-        turn. ``replace`` teaches a task of that name anew. ``progress`` is called with the images done and, if known,
-        in all.
+        turn. ``position`` is how parts lie in their photos: "aligned", "moving" or "free"; "auto" finds it out (see
+        docs/start/camera.md). ``tiles``, as (columns, rows) or "auto", cuts large photos, so that small defects are
+        seen; the task keeps it, and its photos are all of one size and aligned. ``replace`` teaches a task of that name
+        anew. ``progress`` is called with the images done and, if known, in all.
 
         :raises InputError: some images do not belong there (blank, of another task, unlike the others); ``force``
             learns them all the same.
         """
-        name = check_task_name(name)
+        name, position = check_task_name(name), check_position(position, self.preset)
+        if tiles is not None:
+            refuse_in_tiles(position)
         if self._store:
             self._refuse_conflict(name, replace)
 
@@ -233,30 +278,174 @@ class Dinosaur:
             kind = self.preset.calibration if held_out is None else "held-out"
             return BankBuilder(self.preset, self.seed, kind, precision=self._bank_precision, budget=self._budget), None
 
-        return self._teach(name, images, begin, "learn", progress, replaces=replace, force=force, held_out=held_out)
+        return self._teach(
+            name,
+            images,
+            begin,
+            "learn",
+            progress,
+            replaces=replace,
+            force=force,
+            held_out=held_out,
+            position=position,
+            tiles=tiles,
+        )
 
-    def update(self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None) -> Learned:
+    def update(
+        self,
+        name: str,
+        images: Images,
+        *,
+        position: str = AUTO,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> Learned:
         """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones.
 
         Images that the task has learned before are left out. Processes that update one task wait for each other.
+        ``position`` stays what it was; another one than the task's is refused.
 
         :raises InputError: the images would make the task blind (blank, of another product, a threshold that rises
             far); ``force`` learns them all the same.
         """
         name = self._existing(name).name  # in Unicode's form NFC, as the store has it
+        check_position(position, self.preset)
 
         def begin() -> tuple[BankBuilder, TaskRecord | None]:
             record = self._existing(name)
+            refuse_another(name, position, Position.of(record))
             return BankBuilder.reopened(self.preset, self.seed, self.store, record, self._budget), record
 
         return self._teach(name, images, begin, "update", progress, replaces=True, force=force)
+
+    def recalibrate(
+        self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None
+    ) -> Learned:
+        """Take the threshold of a task from new normal images, for instance of today's light; its memory stays.
+
+        What is usual for each reading comes from these images too, at least 5 that the task has not learned.
+
+        :raises InputError: the images are too few, do not belong there, or would move the threshold far; ``force``
+            takes them all the same.
+        """
+        name = self._existing(name).name
+        calibration = CalibrationImages(name, self._features, images, progress, read_tiling(self._existing(name)))
+        with self.store.teaching(name, self.waiting):
+            record = self._existing(name)
+            builder = BankBuilder.reopened(self.preset, self.seed, self.store, record, self._budget)
+            guard = self._guard(name, record)
+            started = time.perf_counter()
+            used = calibration.give_to(builder, guard)
+            suspects = guard.check_recalibration(force=force) if guard else ()
+            self._write(name, builder, record.id, "recalibrate", used, replaces=True)
+            seconds = calibration.seconds | {"calibrate": time.perf_counter() - started - calibration.seconds["encode"]}
+            missed = self._missed_defects(name)
+        learned = self._learned(self._existing(name), builder, calibration, used, seconds, guard, suspects, missed)
+        return replace_fields(learned, threshold_ratio=guard.threshold_ratio if guard else None)
+
+    def add_defects(
+        self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None
+    ) -> GalleryChange:
+        """Keep confirmed defects of a task in its gallery: they are inspected again after every change of it.
+
+        At most 50 are kept, the newest. Nothing is learned from them.
+
+        :raises InputError: the task calls some of them normal; ``force`` keeps them all the same.
+        """
+        name = self._existing(name).name
+        rejected: list[Rejected] = []
+        tiling = read_tiling(self._existing(name))
+        _, prepared = self._features.prepare(images, rejected, {"read": 0.0}, tiling)
+        defects = list(prepared)
+        if not defects:
+            raise InputError(f"None of the defects for '{name}' could be used (first: {rejected[0].reason}).")
+        if not force:
+            passing = self._passing(
+                name, [each.large.pixels if each.large else each.pixels for each in defects], progress
+            )
+            refuse_normal(name, [each.name for each, passes in zip(defects, passing, strict=True) if passes])
+        return self._change_gallery(name, lambda gallery: gallery.with_images(defects), tuple(rejected))
+
+    def remove_defects(self, name: str, images: Collection[str]) -> GalleryChange:
+        """Take defects out of the gallery of a task, by the names of their images."""
+        return self._change_gallery(name, lambda gallery: (gallery.without(images), ()))
+
+    def defects(self, name: str) -> tuple[Defect, ...]:
+        """The confirmed defects that are kept with a task, the oldest first."""
+        return read_gallery(self._with(name), self._existing(name), self.preset.size).defects
+
+    def _change_gallery(
+        self,
+        name: str,
+        change: Callable[[Gallery], tuple[Gallery, tuple[str, ...]]],
+        rejected: tuple[Rejected, ...] = (),
+    ) -> GalleryChange:
+        """Write a version of a task that differs in its gallery alone."""
+        store, name = self._with(name), self._existing(name).name
+        with store.teaching(name, self.waiting), store.writer():
+            record = self._existing(name)
+            before = read_gallery(store, record, self.preset.size)
+            after, dropped = change(before)
+            if after != before:
+                files: dict[str, Arrays] = {file: dict(store.arrays(record, file)) for file in record.files}
+                files.pop("gallery", None)
+                manifest = {key: value for key, value in record.manifest.items() if key != "gallery"}
+                note = {"defects": len(after)}
+                store.put(name, files | after.files(), manifest | after.manifest(), action="defect", note=note)
+        return GalleryChange(name, after.defects, len(set(after.defects) - set(before.defects)), dropped, rejected)
+
+    def _missed_defects(self, name: str) -> tuple[str, ...]:
+        """The defects of the gallery of a task that would pass now."""
+        gallery = read_gallery(self.store, self._existing(name), self.preset.size)
+        passing = self._passing(name, gallery.pixels())
+        return tuple(each.image for each, passes in zip(gallery.defects, passing, strict=True) if passes)
+
+    def _passing(self, name: str, pixels: list[NDArray[np.uint8]], progress: Progress | None = None) -> list[bool]:
+        """Whether each of some prepared images would pass as a part of a task; one that cannot be judged might."""
+        passing: list[bool] = []
+        for result in self.stream(pixels, task=name) if pixels else ():
+            passing.append(isinstance(result, Rejected) or result.verdict not in (ANOMALOUS, UNKNOWN))
+            if progress:
+                progress(len(passing), len(pixels))
+        return passing
+
+    def set(
+        self,
+        name: str,
+        *,
+        zones: Zones | None = None,
+        no_zones: bool = False,
+        false_alarms: float | None = None,
+        threshold: float | None = None,
+        sensitivity: float | None = None,
+        preset_sensitivity: bool = False,
+        smallest_area: float | None = None,
+    ) -> Changed:
+        """Change what is inspected of a task and how strictly, without its images; :meth:`undo` takes it back.
+
+        ``zones`` are a mask (white is inspected: a file, or an array of bool or uint8) or polygons in pixels of the
+        product's photos: a JSON file or a list like ``[{"inspect": [[x, y], ...]}, {"ignore": [[x, y], ...]}]``.
+        ``no_zones`` inspects all again. The sensitivity is a rate of ``false_alarms``, a ``threshold``, or a place
+        from 0 (cautious) to 10 (strict), where 5 is the preset's rate; ``preset_sensitivity`` goes back to that.
+        Regions below ``smallest_area``, in pixels of the product's photos, are not reported (0: all are).
+
+        :raises InputError: what is asked for makes no sense, for instance zones that leave nothing to inspect.
+        """
+        wanted = Wanted(zones, no_zones, false_alarms, threshold, sensitivity, preset_sensitivity, smallest_area)
+        name = self._existing(name).name
+        with self.store.teaching(name, self.waiting):
+            record = self._existing(name)
+            task = change_task(self.store, record, self.preset, self._features, wanted)
+            self._put(name, task.files, task.manifest, record.id, "set", {})
+            missed = self._missed_defects(name)
+        return replace_fields(task.changed, gallery_missed=missed)
 
     def forget(self, name: str) -> None:
         """Remove a task, a damaged one too; :meth:`undo` brings it back."""
         self._with(name).drop(name)
 
     def undo(self, name: str) -> str:
-        """Take back the last learn, update or forget of a task, and say which it was."""
+        """Take back the last learn, update, set or forget of a task, and say which it was."""
         if self._store is None:
             raise InputError("There is nothing to undo: nothing has been taught yet.")
         return self._store.undo(name)
@@ -300,33 +489,80 @@ class Dinosaur:
         replaces: bool,
         force: bool,
         held_out: Images | None = None,
+        position: str = AUTO,
+        tiles: WantedTiles | None = None,
     ) -> Learned:
         """Learn or update; ``begin`` returns a builder and the version of the task that it continues, if any."""
-        begin()  # raises what is wrong before anything is encoded
-        training = TrainingImages(name, self._features, images, progress)
+        base_builder, _ = begin()  # raises what is wrong before anything is encoded
+        training = TrainingImages(
+            name, self.preset, self._features, base_builder, images, progress, position, tiles, self.waiting
+        )
         with self._store.teaching(name, self.waiting) if self._store else nullcontext():
             builder, base = begin()
             guard = self._guard(name, base)
-            added = training.add_to(builder, held_out, guard)
+            early = base is None and held_out is None and training.copies >= EARLY_COPIES
+            added = training.add_to(builder, held_out, guard, with_copies=not early)
             suspects = guard.check(builder, force=force) if guard else ()
             started = time.perf_counter()
             if added:
                 self._write(name, builder, base.id if base else None, action, added, replaces)
-            record = self.store.record(name)
-        threshold = alarm_threshold(self.preset, np.asarray(builder.scores, np.float32), self.preset.false_alarms)
+            record, stored_in = self.store.record(name), time.perf_counter() - started
+            if early:
+                builder, record = self._with_copies(record, training, begin)
+            missed = self._missed_defects(name) if added else ()
+        seconds = training.seconds | builder.seconds | {"store": stored_in}
+        return self._learned(record, builder, training, added, seconds, guard, suspects, missed)
+
+    def _with_copies(
+        self, record: TaskRecord, training: TrainingImages, begin: Callable[[], tuple[BankBuilder, TaskRecord | None]]
+    ) -> tuple[BankBuilder, TaskRecord]:
+        """Learn moved copies of the images of a task that was just learned without them."""
+        if self.waiting:
+            self.waiting(
+                f"'{record.name}' can be used already; {training.copies} moved copies of its images are learned now, "
+                "which make it sharper and allow for small movement."
+            )
+        builder, _ = begin()
+        training.add_to(builder, None)
+        self._write(record.name, builder, record.id, "copies", training.copies, replaces=True)
+        return builder, self.store.record(record.name)
+
+    def _learned(
+        self,
+        record: TaskRecord,
+        builder: BankBuilder,
+        images: TrainingImages | CalibrationImages,
+        added: int,
+        seconds: dict[str, float],
+        guard: TeachingGuard | None,
+        suspects: tuple[Suspect, ...],
+        missed: tuple[str, ...],
+    ) -> Learned:
+        """What there is to say of a task that was just changed."""
+        scores = builder.calibration.scores
+        threshold, rate = task_sensitivity(self.preset, builder.settings, scores)
+        promise = promised(self.preset, scores, threshold, rate)
         return Learned(
-            task=name,
+            task=record.name,
             images=added,
             total_images=len(builder.images),
             members=builder.members,
             bytes=sum(info.bytes for info in record.files.values()),
-            rejected=tuple(training.rejected),
-            seconds=training.seconds | builder.seconds | {"store": time.perf_counter() - started},
-            duplicates=tuple(training.duplicates),
-            not_ready=why_not_ready(name, threshold, builder.control_scores),
+            rejected=tuple(images.rejected),
+            seconds=seconds,
+            duplicates=tuple(images.duplicates),
+            not_ready=why_not_ready(record.name, threshold, builder.control_scores),
             threshold=threshold,
             threshold_before=guard.threshold_before if guard else None,
             suspects=suspects,
+            calibrated=promise.calibrated,
+            promised_rate=promise.rate,
+            images_needed=promise.images_needed,
+            smallest_defect=1 / (builder.tiling.grid if builder.tiling else self.encoder.grid)[0],
+            smallest_width=1 / (builder.tiling.grid if builder.tiling else self.encoder.grid)[1],
+            photo_size=images.photo_size,
+            gallery_missed=missed,
+            position=str(builder.position or ""),
         )
 
     def _guard(self, name: str, record: TaskRecord | None) -> TeachingGuard | None:
@@ -342,17 +578,34 @@ class Dinosaur:
         manifest = builder.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
         with self.store.writer():  # no other process may change the store between the checks and the writing
             self._refuse_conflict(name, replaces)
-            if base is not None and self._version(name) != base:
+            now = self._current(name)
+            gallery = read_gallery(self.store, now, self.preset.size) if now else Gallery()
+            files = builder.files() | gallery.files()
+            self._put(name, files, manifest | gallery.manifest(), base, action, {"images": added})
+
+    def _put(
+        self,
+        name: str,
+        files: Mapping[str, Arrays],
+        manifest: Mapping[str, Any],
+        base: str | None,
+        action: str,
+        note: Mapping[str, int],
+    ) -> None:
+        """Write a version of a task, unless the version ``base`` that it continues is no longer the current one."""
+        with self.store.writer():
+            now = self._current(name)
+            if base is not None and (now is None or now.id != base):
                 raise StoreError(
                     f"The task '{name}' was forgotten, undone or learned anew in the meantime; nothing was written, "
                     "try again."
                 )
-            self.store.put(name, builder.files(), manifest, action=action, note={"images": added})
+            self.store.put(name, files, manifest, action=action, note=note)
 
-    def _version(self, name: str) -> str | None:
-        """The id of the version of a task that is there now; None if there is none or it cannot be read."""
+    def _current(self, name: str) -> TaskRecord | None:
+        """The version of a task that is there now; None if there is none or it cannot be read."""
         try:
-            return self._existing(name).id
+            return self._existing(name)
         except DinosaurError:
             return None
 
@@ -383,7 +636,8 @@ class Dinosaur:
         cannot tell a file from a folder or the shapes of arrays apart, the result of a path and of an array is ``Any``.
 
         An unreadable image raises; :meth:`stream` continues with the others. With ``task`` only that task's bank is
-        used, without routing. ``false_alarms`` is the share of normal images that may be called anomalous.
+        used, without routing. ``false_alarms`` is the share of normal images that may be called anomalous, instead of
+        what the task is set to.
         """
         results = []
         for result in self.stream(images, task=task, false_alarms=false_alarms):
@@ -396,35 +650,130 @@ class Dinosaur:
         self, images: Images, *, task: str | None = None, false_alarms: float | None = None
     ) -> Iterator[Inspection | Rejected]:
         """Inspect any number of images in order, a few at a time; for an unreadable one there is a ``Rejected``."""
-        false_alarms = check_rate(self.preset.false_alarms if false_alarms is None else false_alarms)
+        false_alarms = None if false_alarms is None else check_rate(false_alarms)
         if self._store is None or not self._store.names():
             raise nothing_learned()
         if task is not None:
             task = self._existing(task).name
         total, stream = stream_images(images)
         at_once = INSPECT_AT_ONCE if total is not None else 1  # a camera's image gets its verdict before the next one
-        for batch, waited in timed(prepared_batches(stream, total, at_once, self.preset.size)):
+        tilings = self._tilings(task)
+        for batch, waited in timed(prepared_batches(stream, total, at_once, self.preset.size, tilings)):
             yield from self._inspect_batch(batch, waited, task, false_alarms)
 
     def _inspect_batch(
-        self, batch: ImageBatch, waited: float, task: str | None, false_alarms: float
+        self, batch: ImageBatch, waited: float, task: str | None, false_alarms: float | None
     ) -> Iterator[Inspection | Rejected]:
         """Encode a batch of images, compare them with the banks, and give the verdicts in order."""
         results: Iterator[Inspection | Rejected] = iter(())
         if len(batch.pixels):
-            count, _ = len(batch.pixels), self.encoder  # loaded before the time is taken
-            started = time.perf_counter()
-            patches_NHWC, descriptor_NC = self._features.encode(batch.pixels)
-            encode_ms = (time.perf_counter() - started) * 1e3 / count
-            compared = self._banks.compare(self.store, patches_NHWC, descriptor_NC, task)
-            ms, left_out = {"encode": encode_ms} | compared.ms, compared.left_out
-            readable = zip(batch.readable, patches_NHWC, compared.scores, strict=True)
+            large = [image.large for image in batch.readable]
+            compared = self._banks.inspect(self.store, self._features, batch.pixels, task, large)
+            ms, left_out = compared.ms, compared.left_out
+            exposure_N2 = measure_exposure(batch.pixels)
+            readable = zip(batch.readable, compared.patches_NHWC, exposure_N2, compared.scores, strict=True)
             results = (
-                self._verdicts.inspection(image, patches_HWC, scores, left_out, false_alarms, batch.ms(n, waited) | ms)
-                for n, (image, patches_HWC, scores) in enumerate(readable)
+                self._verdicts.inspection(*each, left_out, false_alarms, batch.ms(n, waited) | ms)
+                if each[3]
+                else self._fits_no_tiles(each[0], task)
+                for n, each in enumerate(readable)
             )
         for image in batch.images:
             yield Rejected(image.label, image.error) if image.error else next(results)
+
+    def watch(self, images: str | Path | Iterable[str | Path], *, adopt: str = "ask") -> Iterator[WatchEvent]:
+        """Go through files of any products in order, and find products that are not known yet (docs/streams.md).
+
+        What was processed before is passed over. ``adopt="auto"`` learns proposed products at once, as product-1 and
+        so on; with "ask", :meth:`adopt` does.
+
+        :raises InputError: there is no store in a folder, or another watch of it is running.
+        """
+        return self._watcher(adopt).events(images)
+
+    def proposals(self) -> list[WatchEvent]:
+        """The products that :meth:`watch` proposed and that are still open, the oldest first."""
+        return open_proposals(self._place())
+
+    def adopt(self, proposal: int, name: str) -> WatchEvent:
+        """Learn a product that :meth:`watch` proposed."""
+        return adopt_proposal(self, self._place(), proposal, check_task_name(name))
+
+    def dismiss(self, proposal: int) -> None:
+        """Leave out a product that :meth:`watch` proposed; pictures like its own are not kept any more."""
+        dismiss_proposal(self._place(), proposal)
+
+    def _watcher(self, adopt: str) -> Watcher:
+        if adopt not in ADOPTING:
+            raise InputError(f"A proposed product is adopted by 'ask' or 'auto', got '{printable(adopt)}'.")
+
+        def trial() -> Dinosaur:
+            return Dinosaur(encoder=self.encoder, preset=self.preset, seed=self.seed)
+
+        return Watcher(
+            self, self._place(), lambda pixels: self._features.encode(pixels)[1], trial, auto=adopt == "auto"
+        )
+
+    def _place(self) -> Path:
+        """The folder of the store, which is made if need be."""
+        if self._path is None:
+            raise InputError("A watch keeps what it has seen in the folder of a store; open the detector with one.")
+        _ = self.store
+        return self._path
+
+    def _tilings(self, task: str | None) -> list[Tiling]:
+        """The tilings of the tasks that images may be compared with."""
+        view = self._banks.view(self.store)
+        found = zip(view.names, view.tilings, strict=True)
+        return list(dict.fromkeys(tiling for name, tiling in found if tiling and task in (None, name)))
+
+    def _fits_no_tiles(self, image: BatchImage, task: str | None) -> Rejected:
+        """The result for an image that was compared with no task, because none has photos of its size."""
+        tiling = self._tilings(task)[0]
+        return Rejected(image.label, other_size(image.label, (image.shape[0], image.shape[1]), tiling))
+
+    # --- how good it is ---
+
+    def check(
+        self,
+        name: str,
+        good: Images,
+        bad: Images,
+        *,
+        false_alarms: float | None = None,
+        progress: Progress | None = None,
+    ) -> Check:
+        """Inspect images that are known to be good and bad, and say what a task misses and what it flags wrongly.
+
+        Images that the task has learned do not count. ``bad`` may be a folder with one folder for each kind of defect.
+
+        :raises InputError: an image is among both, or there is none left to check with.
+        """
+        record = self._existing(name)
+        rate = check_rate(self.preset.false_alarms if false_alarms is None else false_alarms)
+        checking = Checking(self.preset, self._banks.bank(self.store, record), folders_of(bad), progress)
+        streams = {"good": stream_images(good), "bad": stream_images(bad)}  # refused before anything is encoded
+        for label, (total, stream) in streams.items():
+            checking.take(self._checked_images(stream, total, record.name, rate), label)
+        return checking.result()
+
+    def _checked_images(
+        self, stream: ImageStream, total: int | None, task: str, false_alarms: float
+    ) -> Iterator[CheckedImage]:
+        """The result of each image under a task, with the digest of its pixels."""
+        tilings = self._tilings(task)
+        for batch in prepared_batches(stream, total, INSPECT_AT_ONCE, self.preset.size, tilings):
+            digests = map(digest, batch.pixels)
+            results = self._inspect_batch(batch, 0.0, task, false_alarms)
+            for image, result in zip(batch.images, results, strict=True):
+                yield CheckedImage(result, "" if image.error else next(digests))
+
+    def shift(self, results: Iterable[Inspection | Rejected]) -> dict[str, ShiftNotice]:
+        """By task: how its good parts, in the order of these results, differ from those it learned; mostly none.
+
+        Defects, however many, and unknown images are no sign of it. If light or camera changed, :meth:`recalibrate`.
+        """
+        return ShiftWatch(results).notices(self.store)
 
     # --- saving ---
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._text import printable
-from dinosaur_ad.core.map_regions import Cell, connected_cells, outer_contour
+from dinosaur_ad.core.map_regions import Cell, cells_above, counts, outer_contour
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,14 +62,21 @@ class Region:
 class Inspection:
     """The result for one image.
 
-    ``verdict`` is "normal", "anomalous" (the ``score`` is above the ``threshold``), or "not ready" (the task cannot be
-    used for a verdict yet; ``reason`` explains it). ``left_out`` names the damaged tasks that were not compared with.
-    ``p_value`` is the share of normal images of the task with a score at least as high; with n calibration images it
-    cannot be below 1 / (n + 1). ``map`` (H, W) holds patch distances on the scale of the score, ``normal_level`` their
-    usual value in normal images of the task, and ``image_size`` is the (height, width) of the image in pixels.
+    ``verdict`` is "normal", "anomalous" (the ``score`` is above the ``threshold``), "unknown" (none of the learned
+    products; ``task`` is the most similar one), or "not ready" (the task cannot be used for a verdict yet); ``reason``
+    explains the last two. ``left_out`` names the damaged tasks that were not compared with. ``p_value`` is the share of
+    normal images of the task that would score at least as high. ``map`` (H, W) is on the scale of the score,
+    ``normal_level`` is its usual value in normal images of the task, and ``image_size`` is the (height, width) of the
+    image in pixels. ``readings`` are what the score is fused from, ``level`` is the median patch distance,
+    ``level_ratio`` the same over what is usual for normal images of the task, and ``gain`` the factor by which the
+    contrast was stretched to match the task's exposure (None where that is not done).
     ``asked`` has the score under every bank that the image was compared with; the lowest decides the ``task``.
     ``provider`` and ``precision`` are what the encoder ran on, and ``fallback`` names what was requested instead if
-    that was not available.
+    that was not available. ``threshold`` and ``false_alarms`` are what was used: the task's, unless a rate was given.
+    Regions smaller than ``smallest_area``, a share of the image, count for nothing: the score is that of the rest.
+    ``inspected`` (H, W) says which patches lie in the task's zones, None for all; outside, the map is zero. Of an image
+    that was registered, all this is in the coordinates of the image as it was given; ``moved`` is how the part lay
+    ("right", "down" as shares of the sides, "degrees" clockwise, "scale"), None where the image was taken as it is.
     """
 
     path: str
@@ -91,6 +98,13 @@ class Inspection:
     fallback: str | None = None
     reason: str = ""
     left_out: tuple[str, ...] = ()
+    readings: dict[str, float] = field(default_factory=dict)
+    level: float = 0.0
+    level_ratio: float = 0.0
+    gain: float | None = None
+    smallest_area: float = 0.0
+    inspected: NDArray[np.bool_] | None = field(default=None, repr=False, compare=False)
+    moved: dict[str, float] | None = None
 
     @property
     def anomalous(self) -> bool:
@@ -102,7 +116,7 @@ class Inspection:
         """The connected areas above the threshold, the largest peak first; empty unless the verdict is "anomalous".
 
         Patches that share a side or a corner are connected. The patch with the largest distance is always in the first
-        region.
+        region, unless the task has a smallest area: smaller regions are left out, as long as there is a larger one.
         """
         return tuple(map(self._region, self._region_cells))
 
@@ -110,10 +124,8 @@ class Inspection:
     def _region_cells(self) -> list[list[Cell]]:
         if not self.anomalous:
             return []
-        above_HW = ~(self.map <= self.threshold)  # written so that NaN counts as above
-        above_HW[np.unravel_index(np.argmax(self.map), self.map.shape)] = True  # whatever the score was rounded to
-        peak_HW = np.nan_to_num(self.map, nan=np.inf)  # as for argmax, NaN is the largest value
-        return sorted(connected_cells(above_HW), key=lambda cells: max(peak_HW[cell] for cell in cells), reverse=True)
+        found = cells_above(self.map, self.threshold)
+        return [cells for cells in found if counts(cells, self.map.size, self.smallest_area)] or found
 
     def _region(self, cells: list[Cell]) -> Region:
         contour = tuple(self._corner(*cell) for cell in outer_contour(cells))
@@ -142,9 +154,10 @@ class Inspection:
         return f"<Inspection {self.verdict}: task {printable(self.task)}, {numbers}, {printable(self.path)}>"
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object: all fields but the map, and the regions."""
-        document = asdict(replace(self, map=np.empty((0, 0), np.float32)))
+        """As a JSON object: all fields but the map, the share of the image that is inspected, and the regions."""
+        document = asdict(replace(self, map=np.empty((0, 0), np.float32), inspected=None))
         del document["map"]
+        document["inspected"] = 1.0 if self.inspected is None else float(self.inspected.mean())
         return document | {"regions": [asdict(region) for region in self.regions]}
 
     def to_dict(self) -> dict[str, Any]:
@@ -200,7 +213,8 @@ class Inspection:
         return mask_above(self, height, width)
 
     def to_supervision(self, *, masks: bool = False) -> supervision.Detections:
-        """As the Detections of the package supervision: one for each region; of a "not ready" task the worst patch.
+        """As the Detections of the package supervision: one for each region; of a "not ready" task the worst patch, and
+        of an "unknown" image all of it.
 
         The confidence is 1 - ``p_value``; ``data`` has the task as class name, the verdict, the score of the image and
         the ``peak`` of the region. With ``masks`` each has a mask of the size of the image, with its patches filled.
@@ -213,6 +227,9 @@ class Inspection:
             raise InputError(_missing("supervision", "to_supervision")) from error
 
         found: list[Region | WorstPatch] = [self.worst] if self.verdict == "not ready" else [*self.regions]
+        if self.verdict == "unknown":
+            height, width = self.image_size
+            found = [replace(self.worst, box=(0, 0, width, height))]
         count = len(found)
         return Detections(
             xyxy=np.array([each.box for each in found], np.float32).reshape(-1, 4),
@@ -232,6 +249,8 @@ class Inspection:
         mask = np.zeros(self.image_size, np.bool_)
         if isinstance(found, Region):
             cells = self._region_cells[self.regions.index(found)]
+        elif self.verdict == "unknown":
+            return np.ones(self.image_size, np.bool_)
         else:
             cells = [(found.row, found.column)]
         for cell in cells:
@@ -272,12 +291,21 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Learned:
-    """The result of learn or update: images used and rejected, size of the bank, and the seconds of each step.
+    """The result of learn, update or recalibrate: images used and rejected, size of the bank, seconds of each step.
 
     ``duplicates`` names the images that the task had learned before, or that were given twice: they are learned once.
     ``not_ready`` is the reason why the task cannot give verdicts yet, and empty if it can. ``threshold`` is the one at
-    the preset's false-alarm rate, ``threshold_before`` that before an update (None after learn). ``suspects`` are
-    images that were learned but may not belong there.
+    the preset's false-alarm rate, ``threshold_before`` that before an update (None after learn). Recalibrating with
+    several readings takes their scale anew too: ``threshold_ratio`` is by which factor the threshold rose on the scale
+    of before. ``suspects`` are images that were learned but may not belong there.
+
+    ``promised_rate`` is the share of false alarms that is not exceeded with 95 % confidence, whatever the distribution:
+    what the ``calibrated`` images, which the memory has not seen, can show. With ``images_needed`` of them it would be
+    the rate that is asked for. Both are None with in-sample calibration, which promises nothing. ``smallest_defect`` is
+    the height of a patch as a share of the image, ``smallest_width`` its width: what is smaller is hardly seen.
+    ``photo_size`` is the usual (height, width) of the images. ``gallery_missed`` names the confirmed defects that would
+    pass from now on. ``position`` is how the parts lie in their photos: "aligned", "moving", "moving, registered" or
+    "free"; empty where that was not looked at.
     """
 
     task: str
@@ -291,7 +319,50 @@ class Learned:
     not_ready: str = ""
     threshold: float | None = None
     threshold_before: float | None = None
+    threshold_ratio: float | None = None
     suspects: tuple[Suspect, ...] = ()
+    calibrated: int = 0
+    promised_rate: float | None = None
+    images_needed: int | None = None
+    smallest_defect: float = 0.0
+    smallest_width: float = 0.0
+    photo_size: tuple[int, int] | None = None
+    gallery_missed: tuple[str, ...] = ()
+    position: str = ""
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """How a task is set: the score above which an image is anomalous, and the share of normal images that exceeds it.
+
+    ``fixed_threshold`` says whether the threshold was given as such. ``inspected`` is the share of the image in the
+    zones, ``smallest_area`` the pixels of the product's photos below which a region does not count (0: all do).
+    ``position`` is that of :class:`Learned`.
+    """
+
+    threshold: float
+    false_alarms: float
+    fixed_threshold: bool
+    inspected: float
+    smallest_area: int
+    position: str = ""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """The result of changing the settings of a task: what they were, and what they are.
+
+    ``note`` is what should be known about the change, and ``not_ready`` the reason why the task cannot give verdicts
+    with these settings; both are empty where there is nothing to say. ``gallery_missed`` names the confirmed defects
+    that would pass now.
+    """
+
+    task: str
+    before: TaskSettings
+    after: TaskSettings
+    note: str = ""
+    not_ready: str = ""
+    gallery_missed: tuple[str, ...] = ()
 
 
 def to_pandas(results: Iterable[Inspection | Rejected]) -> pandas.DataFrame:

@@ -57,6 +57,18 @@ BANK: dict[str, Callable[[Arrays], Any]] = {
     "source negative": _as("source", lambda array: np.full(array.shape, -7, np.int32)),
     "source as floats": _as("source", lambda array: array.astype(np.float32) + 0.5),
     "no source": lambda arrays: arrays.pop("source"),
+    "windows NaN": _fill("coarse_vectors", np.nan),
+    "windows on another grid": _as("coarse_vectors", lambda array: array[:1]),
+    "windows of other channels": _as("coarse_vectors", lambda array: array[..., :3]),
+    "windows of images beyond": _fill("coarse_source", 10_000),
+    "no windows": lambda arrays: arrays.pop("coarse_vectors"),
+    "usual distances of zero": _fill("usual", 0),
+    "usual distances on another grid": _as("usual", lambda array: array[:2]),
+    "means of readings NaN": _one("reading_mean", np.nan),
+    "deviations of zero": _fill("reading_spread", 0),
+    "too few readings": _as("reading_spread", lambda array: array[:1]),
+    "map level negative": _fill("map_level", -1),
+    "control levels NaN": _fill("foreign_levels", np.nan),
     "no array at all": lambda arrays: arrays.clear(),
 }
 
@@ -66,12 +78,27 @@ PROTOTYPE: dict[str, Callable[[Arrays], Any]] = {
     "too short": _as("prototype", lambda array: array[:3]),
     "in two axes": _as("prototype", lambda array: array[None]),
     "as integers": _as("prototype", lambda array: array.astype(np.int64)),
+    "exposure NaN": _fill("exposure", np.nan),
+    "exposure of three numbers": _as("exposure", lambda array: np.append(array, array[:1])),
+    "no exposure": lambda arrays: arrays.pop("exposure"),
+    "thumbnail too short": _as("thumbnail", lambda array: array[:5]),
+    "thumbnail infinite": _one("thumbnail", np.inf),
     "not there": lambda arrays: arrays.clear(),
 }
 
 RESERVE: dict[str, Callable[[Arrays], Any]] = {
     "NaN": _fill("vectors", np.nan),
     "of other channels": _as("vectors", lambda array: array[..., :3]),
+    "not there": lambda arrays: arrays.clear(),
+}
+
+CALIBRATION: dict[str, Callable[[Arrays], Any]] = {
+    "NaN": _fill("point", np.nan),
+    "negative": _fill("coarse", -1),
+    "on another grid": _as("point", lambda array: array[:, :2]),
+    "of other images": _as("scored", lambda array: array[1:]),
+    "of images beyond": _fill("scored", 10_000),
+    "none that count": _as("counts", lambda array: ~array),
     "not there": lambda arrays: arrays.clear(),
 }
 
@@ -100,9 +127,10 @@ RAW: dict[str, bytes] = {
 
 def array_cases() -> Iterator[tuple[str, str, Damage]]:
     """Name, scope and what does it."""
-    for file, table in (("bank", BANK), ("prototype", PROTOTYPE), ("reserve", RESERVE)):
+    tables = {"bank": BANK, "prototype": PROTOTYPE, "reserve": RESERVE, "calibration": CALIBRATION}
+    for file, table in tables.items():
         for name, change in table.items():
-            scope = "version" if file != "reserve" else "unread"
+            scope = "version" if file in ("bank", "prototype") else "unread"
             yield f"{file}: {name}", scope, partial(_changed, file, change)
     for name, content in RAW.items():
         yield f"bank: {name}", "version", partial(_overwritten, content)

@@ -18,8 +18,11 @@ from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.presets import DEFAULT
 
-# Small enough to be fast, large enough that a bank has a reserve.
-PRESET = replace(DEFAULT, name="attack", layers=(0, 1), size=70, minimum=6)
+# Small enough to be fast, and with all the files that a task can have: windows, distances of calibration images, and a
+# reserve, which a bank without a budget has.
+PRESET = replace(
+    DEFAULT, name="attack", layers=(0, 1), size=70, minimum=6, budget=None, reserve=2.0, precision="float16"
+)
 ENCODER = "tiny-dinov2"
 JUDGED = ("task", "score", "p_value", "threshold", "verdict", "normal_level", "false_alarms", "worst")
 """What two inspections of one image by one version of a task must agree on."""
@@ -62,7 +65,7 @@ def prepare(root: str) -> str:
     plain = Dinosaur(store, **options)
     plain.learn("a", images / "a")
     Dinosaur(store, bank_precision="int8", options=EncoderOptions(threads=1)).learn("b", images / "b")
-    Dinosaur(store, budget="5KB", options=EncoderOptions(threads=1)).learn("c", images / "c")
+    Dinosaur(store, budget="7KB", options=EncoderOptions(threads=1)).learn("c", images / "c")
     plain.learn("gone", images / "c")
     plain.forget("gone")
     plain.update("a", base / "more" / "a")

@@ -91,7 +91,7 @@ def test_channels_give_way_when_more_images_ask_for_more_members() -> None:
     assert not normal.anomalous
 
 
-@pytest.mark.parametrize("preset", [ROOMY, ROOMY_PAPER], ids=["default", "paper"])
+@pytest.mark.parametrize("preset", [ROOMY, ROOMY_PAPER], ids=["fast", "paper"])
 def test_the_threshold_follows_when_channels_give_way(preset: Preset) -> None:
     """Scores of images that are gone are scaled to the fewer channels, which make all distances shorter."""
     first, second, unseen = product(0, 8), product(0, 52, seed=3), product(0, 40, seed=5)

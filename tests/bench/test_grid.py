@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dinosaur_ad.bank import teaching
 from dinosaur_ad.bench import grid as grid_module
 from dinosaur_ad.bench.cache import DiskCache
 from dinosaur_ad.bench.cell import OtherConfigurationError
@@ -128,12 +129,11 @@ def aurocs_from_scratch(plan: GridPlan, scenario: Scenario, cache: Path, ratio: 
 
 # Of 8 images in blocks of 3, what a later block is picked from depends on the ratio: prefixes would be wrong there.
 @pytest.mark.parametrize("at_once", [1024, 3])
-@pytest.mark.parametrize("preset", ["paper", "default"])
+@pytest.mark.parametrize("preset", ["paper", "fast"])
 def test_every_cell_is_what_learning_with_its_settings_gives(
     preset: str, at_once: int, where: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (grid_module, dinosaur_module):
-        monkeypatch.setattr(module, "LEARN_AT_ONCE", at_once)
+    monkeypatch.setattr(teaching, "LEARN_AT_ONCE", at_once)
     monkeypatch.setattr(grid_module, "open_scenario", similar_products)
     plan = tiny_plan(preset, seed=1)
     scenario = similar_products("", None, seed=1)
@@ -164,10 +164,10 @@ def test_the_papers_minimum_hides_the_small_ratios() -> None:
 
 def test_torch_gives_the_same_grid(where: RunOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
-    expected = run_grid(tiny_plan("default"), [SCENARIO], where, quiet)
+    expected = run_grid(tiny_plan("fast"), [SCENARIO], where, quiet)
     # As on a GPU: what is multiplied is a tensor, wherever it lies.
     monkeypatch.setattr(dinosaur_module, "_mover", lambda device: torch.from_numpy)
-    moved = run_grid(tiny_plan("default"), [SCENARIO], replace(where, out=str(tmp_path / "torch")), quiet)
+    moved = run_grid(tiny_plan("fast"), [SCENARIO], replace(where, out=str(tmp_path / "torch")), quiet)
     assert np.allclose(moved.mean, expected.mean, atol=0.02)  # a rounding may swap two images
 
 
@@ -175,9 +175,9 @@ def test_images_are_encoded_once(where: RunOptions, tmp_path: Path, monkeypatch:
     encoded: list[str] = []
     encode = DinosaurMethod._encode
 
-    def counted(self: DinosaurMethod, photos: Any) -> Any:
+    def counted(self: DinosaurMethod, photos: Any, *how: Any) -> Any:
         encoded.extend(photo.key for photo in photos)
-        return encode(self, photos)
+        return encode(self, photos, *how)
 
     monkeypatch.setattr(DinosaurMethod, "_encode", counted)
     run_grid(tiny_plan(), [SCENARIO], replace(where, cache=tmp_path / "cache"), quiet)
@@ -224,7 +224,7 @@ def test_a_grid_made_otherwise_is_refused(changes: dict[str, Any], different: st
     other = different.removeprefix("data, ")
     with pytest.raises(OtherConfigurationError, match=rf"\(different: {other}\)"):
         run_grid(tiny_plan(**changes), ["synthetic"], where, quiet)
-    run_grid(tiny_plan("default", **changes), [SCENARIO], where, quiet)
+    run_grid(tiny_plan("fast", **changes), [SCENARIO], where, quiet)
     assert file.read_bytes() == before
 
 
@@ -315,7 +315,10 @@ def test_the_command_prints_the_grid_beside_the_papers(where: RunOptions, capsys
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--preset", "papers"], "There is no preset 'papers'; choose one of: default, paper."),
+        (["--preset", "papers"], "There is no preset 'papers'; choose one of: default, fast, best, paper."),
+        (["--preset", "default"], "'default' has several readings, matched brightness, moved copies or a budget: use "),
+        (["--preset", "best"], "'best' has several readings"),
+        (["--preset", "fast", "--set", "readings=point+coarse"], "'fast' has several readings"),
         (["--ratios", "0.1,1.5"], "A coreset ratio of 1.5 is not possible; give shares above 0 and up to 1."),
         (["--ratios", "0"], "A coreset ratio of 0 is not possible"),
         (["--ratios", "nan"], "A coreset ratio of nan is not possible"),

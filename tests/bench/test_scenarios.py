@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from dataset_miniatures import MINIATURES, convert_visa, make_visa
 from dinosaur_ad.bench import scenarios
+from dinosaur_ad.bench.public_datasets import DATASETS
 from dinosaur_ad.bench.scenarios import data_status, describe_table, list_scenarios, open_scenario
 from dinosaur_ad.datasets import FileSample, draw_drift, mtd
 from dinosaur_ad.errors import InputError
 
 NAMES = [
     *("mvtec-ad", "mvtec-loco", "mtd-color", "mtd-blur", "mtd-geo", "mtd-geo-literal"),
+    *("visa", "mpdd", "real-iad", "mvtec-ad-2", "btad"),
     *("synthetic", "synthetic-color", "synthetic-blur", "synthetic-geo", "synthetic-tiny"),
 ]
 BUILT_IN = [name for name in NAMES if name.startswith("synthetic")]
@@ -106,6 +109,9 @@ def test_missing_data_says_what_to_download_from_where_under_which_licence(tmp_p
         sentence = str(problem.value)
         for word in (name, str(tmp_path), *spec.dataset.folders, spec.dataset.url, spec.dataset.licence, "--data"):
             assert word in sentence
+        if spec.dataset.archive is not None:
+            archive, sha256 = spec.dataset.archive
+            assert f"SHA-256 of {archive}: {sha256[:16]}..." in sentence
         assert "\n" not in sentence
         assert data_status(name, tmp_path).state == "missing"
     with pytest.raises(InputError, match=r"no data folder was given to look for 'mtd' in; .* --data or DINOSAUR_DATA"):
@@ -137,6 +143,45 @@ def test_mtd_scenarios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: 
         assert sample.drift == draw_drift(kind, 2, sample.name, seed=1)  # type: ignore[arg-type]
         assert (scenario.replay, scenario.same_images) == ("widened", True)
         assert data_status(name, tmp_path).state == "ready"
+
+
+@pytest.mark.parametrize("name", MINIATURES)
+def test_public_datasets_are_found_as_published_and_their_state_is_told(tmp_path: Path, name: str) -> None:
+    make, folder, categories = MINIATURES[name]
+    make(tmp_path / folder, *categories)
+    scenario = open_scenario(name, tmp_path)
+    assert (scenario.name, [task.name for task in scenario.tasks]) == (name, list(categories))
+    assert (scenario.replay, scenario.same_images) == ("stored", False)
+    status, official = data_status(name, tmp_path), DATASETS[name].categories
+    assert (status.state, status.tasks) == ("partial", 2)
+    assert f"2 of {len(official)} categories" in status.detail
+    make(tmp_path / folder, *official)
+    assert (data_status(name, tmp_path).state, data_status(name, tmp_path).tasks) == ("ready", len(official))
+    assert [task.name for task in open_scenario(name, tmp_path).tasks] == sorted(official)
+    assert list_scenarios()[name].tasks == len(official)
+
+
+@pytest.mark.parametrize("name", MINIATURES)
+def test_a_dataset_that_cannot_be_read_is_missing_and_says_why(tmp_path: Path, name: str) -> None:
+    (tmp_path / DATASETS[name].folders[0]).mkdir()
+    status = data_status(name, tmp_path)
+    assert status.state == "missing"
+    assert "holds no categories" in status.detail
+
+
+def test_visa_as_its_authors_convert_it_is_found(tmp_path: Path) -> None:
+    published = make_visa(tmp_path / "original", "candle")
+    convert_visa(published, tmp_path / "VisA_pytorch" / "1cls")
+    assert [task.name for task in open_scenario("visa", tmp_path).tasks] == ["candle"]
+
+
+@pytest.mark.parametrize("name", [name for name, dataset in DATASETS.items() if dataset.archive is not None])
+def test_checksums_of_archives_are_whole_in_the_docs(name: str) -> None:
+    archive = DATASETS[name].archive
+    assert archive is not None
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    assert all(word in page for word in archive)
+    assert len(bytes.fromhex(archive[1])) == 32
 
 
 def test_any_folder_of_categories_is_a_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dinosaur_ad.bench.storage import DEFAULT_PLACES, PAPER_PLACES, storage_findings, storage_rows, task_bytes
+from dinosaur_ad.bench.storage import FAST_PLACES, PAPER_PLACES, storage_findings, storage_rows, task_bytes
 from dinosaur_ad.cli import main
-from dinosaur_ad.presets import DEFAULT, PAPER
+from dinosaur_ad.presets import FAST, PAPER
 
 
 def test_the_formula_is_the_papers() -> None:
@@ -15,9 +15,9 @@ def test_the_formula_is_the_papers() -> None:
     assert task_bytes(60, PAPER, PAPER_PLACES) == 196 * 20 * 384 * 4 + 384 * 4
 
 
-def test_the_default_preset_by_hand() -> None:
+def test_the_preset_fast_by_hand() -> None:
     # 16 x 16 places, a fifth of 443 images in half precision, and a prototype of twice the width in float32.
-    assert task_bytes(443, DEFAULT, DEFAULT_PLACES) == 256 * 88 * 384 * 2 + 2 * 384 * 4
+    assert task_bytes(443, FAST, FAST_PLACES) == 256 * 88 * 384 * 2 + 2 * 384 * 4
 
 
 def test_the_totals_are_those_of_the_datasets() -> None:
@@ -28,8 +28,8 @@ def test_the_totals_are_those_of_the_datasets() -> None:
     assert round(loco.total_mib, 1) == 50.8
     assert round(mtd.total_mib, 1) == 126.3
     assert [row.members for row in (ad, loco, mtd)] == [(20, 39), (33, 37), (44, 44)]
-    assert [row.default_members for row in (ad, loco, mtd)] == [(20, 78), (67, 74), (88, 88)]
-    assert [round(row.default_total_mib, 1) for row in (ad, loco, mtd)] == [136.7, 66.6, 165.0]
+    assert [row.fast_members for row in (ad, loco, mtd)] == [(20, 78), (67, 74), (88, 88)]
+    assert [round(row.fast_total_mib, 1) for row in (ad, loco, mtd)] == [136.7, 66.6, 165.0]
 
 
 def test_the_printed_totals_are_multiples_of_one_average() -> None:

@@ -18,7 +18,7 @@ from dinosaur_ad.methods import get_method, list_methods
 ROOT = Path(__file__).parents[2]
 RESULTS, APART = ROOT / "results" / "bench", ROOT / "results-apart"
 SCENARIOS = ("mtd-blur", "mtd-color", "mtd-geo", "mtd-geo-literal", "mvtec-ad", "mvtec-loco")
-METHODS = ("dinosaur", "dinosaur:paper", "patchcore:resnet50-v1")
+METHODS = ("dinosaur:fast", "dinosaur:paper", "patchcore:resnet50-v1")
 
 
 Cells = dict[tuple[str, str, int], CellResult]
@@ -77,10 +77,10 @@ def test_geometric_drift_as_printed_is_near_chance_and_as_meant_is_far_above(met
     assert meant > printed + 0.15
 
 
-def test_the_default_preset_leads_where_the_docs_say_it_does(cells: Cells) -> None:
+def test_the_preset_fast_leads_where_the_docs_say_it_does(cells: Cells) -> None:
     for scenario in SCENARIOS:
         ranking = sorted(METHODS, key=lambda method: mean(cells, scenario, method))
-        assert ranking[-1] == ("patchcore:resnet50-v1" if scenario == "mvtec-loco" else "dinosaur")
+        assert ranking[-1] == ("patchcore:resnet50-v1" if scenario == "mvtec-loco" else "dinosaur:fast")
 
 
 def test_forgetting_decides_nothing_where_features_are_frozen(
@@ -218,9 +218,9 @@ def test_the_average_and_neither_network_nor_memory_wins_on_logical_anomalies(
     averaged, points = ("patchcore:vit", "patchcore:vit-points")
     assert mean(cells, "mvtec-loco", averaged) > mean(cells, "mvtec-loco", "patchcore:resnet50-v1")
     assert mean(cells, "mvtec-loco", averaged) > mean(cells, "mvtec-loco", points) + 0.05
-    assert abs(mean(cells, "mvtec-loco", points) - mean(cells, "mvtec-loco", "dinosaur")) < 0.03
+    assert abs(mean(cells, "mvtec-loco", points) - mean(cells, "mvtec-loco", "dinosaur:fast")) < 0.03
     for seed in range(3):
-        pixels = [cells["mvtec-loco", name, seed].pixel for name in (averaged, points, "dinosaur")]
+        pixels = [cells["mvtec-loco", name, seed].pixel for name in (averaged, points, "dinosaur:fast")]
         blurred, sharp, ours = (each[0]["auroc"] for each in pixels if each is not None)
         assert blurred < sharp < ours
 
@@ -228,9 +228,9 @@ def test_the_average_and_neither_network_nor_memory_wins_on_logical_anomalies(
 def test_it_is_not_the_encoder_alone_that_wins_on_mvtec(cells: Cells) -> None:
     """PatchCore on DINOSaur's encoder is worse than on its own: strong where objects differ, weak on grid and screw."""
     control = cells["mvtec-ad", "patchcore:vit", 0]
-    assert control.info["weights_sha256"] == cells["mvtec-ad", "dinosaur", 0].info["weights_sha256"]
+    assert control.info["weights_sha256"] == cells["mvtec-ad", "dinosaur:fast", 0].info["weights_sha256"]
     assert final_average(control.auroc) < mean(cells, "mvtec-ad", "patchcore:resnet50-v1") - 0.05
-    assert mean(cells, "mvtec-ad", "patchcore:resnet50-v1") < mean(cells, "mvtec-ad", "dinosaur")
+    assert mean(cells, "mvtec-ad", "patchcore:resnet50-v1") < mean(cells, "mvtec-ad", "dinosaur:fast")
     last = dict(zip([task["name"] for task in control.tasks], np.round(control.auroc[-1], 3).tolist(), strict=True))
     assert (last["bottle"], last["cable"], last["grid"], last["screw"]) == (0.997, 0.99, 0.744, 0.603)
 
@@ -256,7 +256,12 @@ def test_efficientad_is_weak_under_colour_drift_but_not_at_chance(
     cells: Cells,
 ) -> None:
     paper, original = (cells["mtd-color", name, 0] for name in ("efficientad", "efficientad:original"))
-    assert 0.6 < final_average(paper.auroc) < final_average(original.auroc) < mean(cells, "mtd-color", "dinosaur") - 0.1
+    assert (
+        0.6
+        < final_average(paper.auroc)
+        < final_average(original.auroc)
+        < mean(cells, "mtd-color", "dinosaur:fast") - 0.1
+    )
     for cell in (paper, original):
         assert abs(fm_std(cell.auroc)) < 0.05
         assert cell.auroc[-1][-1] < cell.auroc[-1][0] - 0.05
@@ -265,7 +270,7 @@ def test_efficientad_is_weak_under_colour_drift_but_not_at_chance(
 
 def test_seeds_change_something_but_not_much(cells: Cells) -> None:
     for scenario in ("mvtec-ad", "mtd-color"):
-        values = [final_average(cells[scenario, "dinosaur", seed].auroc) for seed in range(3)]
+        values = [final_average(cells[scenario, "dinosaur:fast", seed].auroc) for seed in range(3)]
         assert 0 < max(values) - min(values) < 0.03
 
 

@@ -51,7 +51,7 @@ class TestList:
         assert "licence: CC BY-NC-SA 4.0" in out
         assert "mtd-color, mtd-blur, mtd-geo, mtd-geo-literal\n    missing: " in out  # once, not four times
         assert out.count("Magnetic-tile-defect-datasets.") == 1
-        assert "variants: dinosaur:paper" in out
+        assert "variants: dinosaur:fast, dinosaur:best, dinosaur:paper" in out
         assert "\nsuites\n  tiny " in out
 
     @pytest.mark.parametrize("columns", [60, 100])

@@ -24,8 +24,11 @@ def _no_data_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 REFUSED = {
     "suite": (["--suite", "tin"], "There is no suite 'tin'; choose from: tiny, quick, paper."),
-    "method": (["--methods", "dino"], "There is no method 'dino'; choose from: dinosaur, dinosaur:paper, dne, "),
-    "variant": (["--methods", "dinosaur:x"], "'dinosaur' has no variant 'x'; choose from: default, paper."),
+    "method": (
+        ["--methods", "dino"],
+        "There is no method 'dino'; choose from: dinosaur, dinosaur:fast, dinosaur:best, dinosaur:paper, dne, ",
+    ),
+    "variant": (["--methods", "dinosaur:x"], "'dinosaur' has no variant 'x'; choose from: default, fast, best, paper."),
     "no method": (["--methods", ","], "Say what to run: --suite quick, or --methods and --scenarios"),
     "method twice": (["--methods", "dinosaur,dinosaur"], "A method is named twice in 'dinosaur,dinosaur'"),
     "scenario": (["--scenarios", "mtd"], "There is no scenario 'mtd'; choose from: mvtec-ad, mvtec-loco, mtd-color"),
@@ -129,7 +132,7 @@ class TestDevices:
     [
         (["--ratios", "some"], "--ratios takes numbers such as 0.05,0.1, got 'some'."),
         (["--radii", "1.5"], "--radii takes whole numbers such as 0,1,3, got '1.5'."),
-        (["--preset", "best"], "There is no preset 'best'; choose one of: default, paper"),
+        (["--preset", "beast"], "There is no preset 'beast'; choose one of: default, fast, best, paper"),
         (["--seed=-1"], "A seed of -1 is not possible; give 0 or more."),
         (["--set", "radius=3"], "The setting 'radius' has an option of its own in a grid; use --radii for it."),
         (["--cache-limit=-1"], "--cache-limit takes a size in GB, 0 or more, got -1."),

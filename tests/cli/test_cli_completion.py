@@ -39,7 +39,7 @@ def completed(*words: str) -> list[str]:
     ("words", "offered"),
     [
         (["insp"], ["inspect"]),
-        (["re"], ["redo", "rename", "report"]),
+        (["re"], ["redo", "rename", "recalibrate", "report"]),
         (["bench", "ver"], ["verify"]),
         (["inspect", "x.png", "--fo"], ["--format"]),
         (["inspect", "--format", ""], ["text", "json", "csv"]),

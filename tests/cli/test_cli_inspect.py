@@ -109,9 +109,9 @@ def test_a_lower_false_alarm_rate_raises_the_threshold(capsys: Capture, store: P
 
 def test_a_named_task_is_the_only_one_asked(capsys: Capture, store: Path, normals: Path) -> None:
     argv = ["inspect", str(normals / "001.png"), "--store", str(store), "--json", "--task", "washer"]
-    assert main(argv) == 0
+    assert main(argv) == 4  # a nut is no washer
     row = json.loads(capsys.readouterr().out)
-    assert (row["task"], list(row["asked"])) == ("washer", ["washer"])
+    assert (row["task"], list(row["asked"]), row["verdict"]) == ("washer", ["washer"], "unknown")
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])

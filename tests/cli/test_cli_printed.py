@@ -109,7 +109,7 @@ def test_learn(tmp_path: Path, normals: Path, evil_images: Path) -> None:
     place = f"store{EVIL}"
     done = run("learn", "nut", str(normals), *unreadable, "--store", place, *NEW_STORE_ELSEWHERE, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
-    assert_harmless(done.stdout, 1)
+    assert_harmless(done.stdout, 2)
     assert_harmless(done.stderr, 3)
     for refused in (["learn", EVIL, str(normals), "--store", place], ["learn", "nut", "x.png", "--store", place]):
         done = run(*refused, cwd=tmp_path)

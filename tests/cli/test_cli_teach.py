@@ -30,11 +30,15 @@ def test_learn_says_what_it_did_and_who_encoded(capsys: Capture, tmp_path: Path,
     out, err = capsys.readouterr()
     number = r"[\d.]+"
     line = rf"learned 'screw' from 24 images in {number} s: threshold {number} \(at most 2.5 % false alarms asked\), "
-    assert re.fullmatch(rf"{line}{number} MB\n", out)
+    first, promise, smallest, position, kept = out.splitlines()
+    assert re.fullmatch(rf"{line}{number} MB", first)
+    assert promise == "with 24 images: at most 12 % false alarms with 95 % confidence; for 2.5 % take 119"
+    assert smallest == "sees defects from about 14 x 14 of 70 x 70 pixels"
+    assert position.startswith("position: aligned (found out: most parts lie within 0.")
     assert err == "tiny-dinov2 on onnx-cpu, float32, preset tiny, seed 0\n"
     assert main([*argv[:5], "--replace", "--verbose"]) == 0
-    _, memory, seconds = capsys.readouterr().out.splitlines()
-    assert memory == "memory: 20 normal patches kept for every place in the image"
+    *_, memory, seconds = capsys.readouterr().out.splitlines()
+    assert memory == kept == "memory: 20 normal patches kept for every place in the image, int8, within 8.00 MB"
     assert all(step in seconds for step in ("encode", "memory", "calibrate", "store"))
 
 
@@ -42,7 +46,7 @@ def test_learn_says_what_it_did_and_who_encoded(capsys: Capture, tmp_path: Path,
     ("option", "name", "sentence"),
     [
         ("--preset", "papr", "There is no preset 'papr', did you mean paper?"),
-        ("--preset", "zzz", "There is no preset 'zzz'; choose one of: default, paper"),
+        ("--preset", "zzz", "There is no preset 'zzz'; choose one of: default, fast, best, paper"),
         ("--encoder", "dinov2-smal", "There is no encoder 'dinov2-smal', did you mean dinov2-small?"),
     ],
 )
@@ -72,7 +76,9 @@ def test_a_name_may_have_spaces_and_any_letters(capsys: Capture, store: Path, no
 def test_few_images_are_learned_with_a_warning(capsys: Capture, tmp_path: Path, normals: Path) -> None:
     seven = [str(normals / f"{index:03d}.png") for index in range(7)]
     assert main(["learn", "screw", *seven, "--store", str(tmp_path / "new"), *NEW_STORE]) == 0
-    assert "only 7 images: the threshold is extrapolated; 20 or more are recommended" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "only 7 images: 20 or more are recommended" in err
+    assert "with 7 images: at most 35 % false alarms with 95 % confidence; for 2.5 % take 119" in out
 
 
 def test_a_quoted_glob_is_expanded(capsys: Capture, tmp_path: Path, normals: Path) -> None:
@@ -218,7 +224,7 @@ def test_settings_of_another_store_are_refused(capsys: Capture, store: Path, nor
     assert_refused(capsys, [*learn, "--encoder", "tiny-dinov3"], "made with the encoder 'tiny-dinov2'", store)
     assert_refused(capsys, [*learn, "--preset", "paper"], "made with the preset 'tiny'", store)
     assert_refused(capsys, [*learn, "--seed", "7"], "made with the seed 0", store)
-    assert_refused(capsys, [*learn, "--preset", "best"], "choose one of: default, paper", store)
+    assert_refused(capsys, [*learn, "--preset", "zzz"], "choose one of: default, fast, best, paper", store)
 
 
 def test_one_image_is_too_few(capsys: Capture, store: Path, normals: Path) -> None:

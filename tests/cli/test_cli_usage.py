@@ -30,13 +30,17 @@ def usage_error(capsys: Capture, *argv: str) -> str:
         (["inspct", "x"], "dinosaur: there is no verb 'inspct', did you mean inspect? See: dinosaur --help"),
         (["bench", "reprt"], "dinosaur bench: there is no verb 'reprt', did you mean report? See: dinosaur bench"),
         (["weights", "lst"], "there is no verb 'lst', did you mean list?"),
-        (["fly"], "there is no verb 'fly'; choose from: learn, update, forget, undo, redo, rename, tasks, inspect, "),
+        (
+            ["fly"],
+            "there is no verb 'fly'; choose from: learn, update, forget, undo, redo, rename, recalibrate, defect, "
+            "check, tasks, inspect, ",
+        ),
         (["inspect", "x", "--stor", "s"], "there is no option --stor, did you mean --store?"),
         (["inspect", "x", "--store", "s", "--false-alarm", "1%"], "did you mean --false-alarms?"),
         (["inspect", "x", "--store", "s", "--false-alarm=1%"], "did you mean --false-alarms?"),
         (["--versio"], "did you mean --version?"),
         (["tasks", "--store", "s", "--nothing-like-it"], "there is no option --nothing-like-it; see: dinosaur tasks"),
-        (["tasks", "--store", "s", "x"], "it is not clear what 'x' should mean; see: dinosaur tasks --help"),
+        (["undo", "a", "--store", "s", "x"], "it is not clear what 'x' should mean; see: dinosaur undo --help"),
         (["inspect", "x", "--store", "s", "--engine", "spark"], "--engine cannot be 'spark'; choose from: local, ray"),
     ],
 )

@@ -30,6 +30,10 @@ def answer(monkeypatch: pytest.MonkeyPatch, store: Path, normals: Path) -> Any:
             return Rejected(path, f"'{path}' is empty")
         if word == "not ready":
             return replace(real, path=path, verdict="not ready", reason=REASON, threshold=float("nan"))
+        if word == "unknown":
+            return replace(
+                real, path=path, verdict=word, reason="It shows none of the learned products.", level_ratio=2.7
+            )
         if word.startswith("without "):
             return replace(real, path=path, verdict="normal", left_out=(word.removeprefix("without "),))
         return replace(real, path=path, verdict=word)
@@ -53,6 +57,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, store: Path, normals: Path) -> Any:
         (["unreadable"], 3, 3),
         (["not ready"], 4, 4),
         (["without nut"], 4, 4),
+        (["unknown"], 4, 4),
+        (["anomalous", "unknown"], 1, 4),
         (["something new"], 4, 4),  # a verdict that is not known is no judgement
         (["anomalous", "unreadable"], 1, 3),
         (["unreadable", "not ready"], 4, 4),
@@ -72,6 +78,22 @@ def test_what_cannot_be_judged_is_printed_with_its_reason_and_counted(capsys: Ca
     assert out.splitlines()[1].startswith("not ready  screw ")
     assert err.count(f"not ready: {REASON}") == 1
     assert "5 images: 1 anomalous, 2 not ready, 1 unreadable" in err.splitlines()[-1]
+
+
+def test_an_unknown_image_is_printed_with_its_nearest_product_and_how_far_it_is(capsys: Capture, answer: Any) -> None:
+    assert answer(["unknown", "normal", "unknown", "not ready"]) == 4
+    out, err = capsys.readouterr()
+    first = out.splitlines()[0]
+    assert first.startswith("unknown    screw ")
+    assert "is nearest, but all of it differs, 2.7 times as much as a good part  0.png" in first
+    assert "differs" not in out.splitlines()[1]
+    assert "4 images: 0 anomalous, 2 unknown, 1 not ready, 0 unreadable" in err.splitlines()[-1]
+    assert "none of the learned" not in err
+    assert answer(["unknown"], "--json") == 4
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["task"], found["level_ratio"]) == ("unknown", "screw", 2.7)
+    assert answer(["unknown"], "--format", "csv") == 4
+    assert "unknown,screw," in capsys.readouterr().out
 
 
 def test_it_has_a_colour_of_its_own(capsys: Capture, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:

@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from dinosaur_ad.core.arrays import like, namespace
+from dinosaur_ad.core.memory import Coreset, remember, unseen_parts
+from dinosaur_ad.core.scoring import patch_distances
+
 # Derandomised, so that a machine without an internet connection and a busy one see the same examples; no deadline,
 # because a busy machine is slow, not wrong.
 examples = settings(derandomize=True, deadline=None, max_examples=40)
@@ -73,3 +77,19 @@ def naive_distances(tokens_NHWC: NDArray[Any], bank_HWMC: NDArray[Any], radius: 
         members = bank[rows, columns].reshape(-1, channels)
         distance[n, i, j] = min(np.linalg.norm(member - tokens[n, i, j]) for member in members)
     return distance
+
+
+def unseen_distances(
+    patches_NHWC: Any, size: int, radius: int, *, known: Coreset | None = None, seed: int = 0, **parts: int
+) -> Any:
+    """Distances of images ``(N', H, W)`` to a memory of at most ``size`` of the others, as ``unseen_parts`` says.
+
+    In the order in which they are held out.
+    """
+    xp, found = namespace(patches_NHWC), []
+    source = like(np.arange(patches_NHWC.shape[0]), patches_NHWC, xp.int64)
+    for held_out, rest in unseen_parts(patches_NHWC.shape[0], seed=seed, **parts):
+        own, others = (like(rows, patches_NHWC, xp.int64) for rows in (held_out, rest))
+        memory = remember(patches_NHWC[others], source[others], size, known=known, seed=seed)
+        found.append(patch_distances(patches_NHWC[own], memory.vectors_HWMC, radius))
+    return xp.concat(found, axis=0)

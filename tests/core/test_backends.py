@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from core_helpers import Backend
+from core_helpers import Backend, unseen_distances
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.features import combine_blocks
-from dinosaur_ad.core.memory import remember, unseen_distances
+from dinosaur_ad.core.memory import remember
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.scoring import patch_distances
 

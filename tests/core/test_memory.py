@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from core_helpers import DTYPES, Backend, examples, whole_numbers
+from core_helpers import DTYPES, Backend, examples, unseen_distances, whole_numbers
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.coreset import coreset_size, covering_radius
-from dinosaur_ad.core.memory import Coreset, remember, unseen_distances
+from dinosaur_ad.core.memory import Coreset, remember, unseen_parts
 from dinosaur_ad.core.scoring import patch_distances
-from dinosaur_ad.presets import DEFAULT
+from dinosaur_ad.presets import FAST
 
 Floats = NDArray[np.floating]
 
@@ -79,11 +79,11 @@ def normals(seed: int, images: int = 240) -> Floats:
 
 
 def grown_in(backend: Backend, patches: Floats, chunk: int) -> Coreset:
-    """The memory that the default preset ends with when images come ``chunk`` at a time."""
+    """The memory that the preset fast ends with when images come ``chunk`` at a time."""
     memory, members = None, 0
     for start in range(0, len(patches), chunk):
-        members = coreset_size(start + chunk, DEFAULT.ratio, DEFAULT.minimum)
-        memory = taught(backend, patches[start : start + chunk], start, round(members * (1 + DEFAULT.reserve)), memory)
+        members = coreset_size(start + chunk, FAST.ratio, FAST.minimum)
+        memory = taught(backend, patches[start : start + chunk], start, round(members * (1 + FAST.reserve)), memory)
     assert memory is not None
     return memory.first(members)
 
@@ -98,7 +98,7 @@ def coverage(backend: Backend, patches: Floats, memory: Coreset) -> float:
 
 @pytest.mark.parametrize("chunk", [10, 30, 120])
 def test_feeding_in_pieces_covers_as_well_as_feeding_at_once(backend: Backend, chunk: int) -> None:
-    """With the candidates that the default preset keeps beside the bank, and in whatever order images come."""
+    """With the candidates that the preset fast keeps beside the bank, and in whatever order images come."""
     for seed in range(3):
         patches = normals(seed)
         for order in (np.arange(len(patches)), np.argsort(patches[:, 0, 0, 0])):
@@ -146,3 +146,14 @@ def test_what_was_known_before_may_vouch_for_new_images(backend: Backend) -> Non
 def test_no_more_images_are_scored_than_needed(backend: Backend, at_least: int, scored: int) -> None:
     patches = np.random.default_rng(0).normal(size=(30, 2, 2, 4))
     assert unseen_distances(backend.array(patches), 5, 1, at_least=at_least).shape == (scored, 2, 2)
+
+
+@examples
+@given(count=st.integers(1, 60), at_least=st.integers(1, 80), parts=st.integers(1, 20), seed=st.integers(0, 5))
+def test_every_image_is_held_out_once_or_not_at_all(count: int, at_least: int, parts: int, seed: int) -> None:
+    held_out: list[int] = []
+    for held, rest in unseen_parts(count, at_least=at_least, parts=parts, seed=seed):
+        assert len(held_out) < at_least, "more parts than were asked for"
+        assert sorted([*held.tolist(), *rest.tolist()]) == list(range(count))
+        held_out += held.tolist()
+    assert len(held_out) == len(set(held_out)) >= min(count, at_least)

@@ -54,6 +54,29 @@ def test_distances_equal_the_definition(
     np.testing.assert_allclose(result, naive_distances(tokens, bank, radius), rtol=1e-6)
 
 
+@examples
+@given(scene=scenes())
+def test_where_places_do_not_count_every_patch_is_compared_with_all(
+    backend: Backend, scene: tuple[Floats, Floats, int]
+) -> None:
+    tokens, bank, _ = scene
+    result = distances(backend, tokens, bank, scoring.ANYWHERE)
+    assert result.dtype == tokens.dtype
+    np.testing.assert_allclose(result, naive_distances(tokens, bank, max(bank.shape[:2])), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float16])
+def test_where_places_do_not_count_packed_banks_give_the_same(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    tokens, bank = rng.normal(size=(2, 4, 5, 8)).astype(np.float32), rng.normal(size=(4, 5, 3, 8)).astype(np.float32)
+    packed, scale = quantise(bank) if dtype is np.int8 else (bank.astype(np.float16), None)
+    assert packed.dtype == dtype
+    result = patch_distances(tokens, packed, scoring.ANYWHERE, scale_HW=scale)
+    np.testing.assert_allclose(result, patch_distances(tokens, packed, 5, scale_HW=scale), rtol=1e-4)
+    one, two = (patch_distances(tokens, packed, scoring.ANYWHERE, scale_HW=scale, threads=n) for n in (1, 2))
+    assert np.array_equal(one, two)
+
+
 @pytest.mark.parametrize("radius", [0, 1, 3])
 @pytest.mark.parametrize("length", [1.0, 40.0], ids=["unit tokens", "raw tokens"])
 def test_real_tokens_are_as_near_as_float32_allows(backend: Backend, radius: int, length: float) -> None:

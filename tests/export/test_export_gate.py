@@ -48,6 +48,7 @@ def test_figures_within_the_limits_pass_and_are_said() -> None:
         ({"shift": float("nan")}, "shifted by"),
         ({"auroc": 0.94}, r"AUROC changes by -0\.0100 \(a loss of at most 0\.003 asked\)"),
         ({"bank_error": 0.02}, r"bank in its graph is off by 2\.00 %"),
+        ({"bank_verdicts": 2}, "gives other verdicts than the detector on 2 images"),
     ],
 )
 def test_a_figure_beyond_its_limit_is_refused_by_name(change: dict[str, object], says: str) -> None:

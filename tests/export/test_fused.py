@@ -16,15 +16,15 @@ from onnx import TensorProto, helper
 
 from detector_helpers import TINY, product
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.bank.bank import PackedVectors
+from dinosaur_ad.bank.bank import Memory, PackedVectors
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import principal_axes
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.backends.exported import open_exported
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.export.exporting import export
-from dinosaur_ad.export.fused import add_bank, neighbourhoods
-from dinosaur_ad.presets import DEFAULT, Preset
+from dinosaur_ad.export.fused import GraphBank, add_bank, neighbourhoods
+from dinosaur_ad.presets import FAST, Preset
 
 
 def tokens_alone(side: int, channels: int) -> onnx.ModelProto:
@@ -43,7 +43,7 @@ def tokens_alone(side: int, channels: int) -> onnx.ModelProto:
 def run(model: onnx.ModelProto, tokens: np.ndarray) -> list[np.ndarray]:
     onnx.checker.check_model(model, full_check=True)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(["score", "map", "anomalous"], {"tokens": tokens})
+    return session.run(["score", "map", "anomalous", "unknown"], {"tokens": tokens})
 
 
 def test_a_bank_that_cannot_judge_is_not_exported(tmp_path: Path) -> None:
@@ -53,6 +53,18 @@ def test_a_bank_that_cannot_judge_is_not_exported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="teach it more normal images"):
         export(tmp_path / "out", store=tmp_path / "store", task="odd", with_bank=True, false_alarms=0.001)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("position", "words"), [("free", "'free'"), ("moving", "'moving, registered'")])
+def test_a_bank_whose_images_are_registered_or_lie_anywhere_is_not_exported(
+    tmp_path: Path, position: str, words: str
+) -> None:
+    detector = Dinosaur(tmp_path / "store", encoder="tiny-dinov2", preset=TINY)
+    detector.learn("plate", product(0, 8), position=position)
+    with pytest.raises(InputError, match=f"position of the task 'plate' is {words}.*leave out --with-bank"):
+        export(tmp_path / "out", store=tmp_path / "store", task="plate", with_bank=True)
+    assert not (tmp_path / "out").exists()
+    assert export(tmp_path / "out", store=tmp_path / "store").manifest.bank is None
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -86,28 +98,30 @@ def test_any_grid_radius_precision_and_share_is_scored_as_the_core_scores_it(
     rng = np.random.default_rng(side + 10 * radius + 100 * members)
     tokens_NHWC = rng.normal(size=(images, side, side, 6)).astype(np.float32)
     kept = PackedVectors.of(rng.normal(size=(side, side, members, 6)).astype(np.float32), precision)
-    preset = replace(DEFAULT, layers=(0,), normalise=False, average=False, radius=radius, top=top)
+    preset = replace(FAST, layers=(0,), normalise=False, average=False, radius=radius, top=top)
     expected_NHW = kept.distances(tokens_NHWC, radius)
-    score, distances, anomalous = run(add_bank(tokens_alone(side, 6), kept, preset, 2.0), tokens_NHWC)
+    bank = GraphBank(Memory(kept), threshold=2.0, unknown_level=2.5)
+    score, distances, anomalous, unknown = run(add_bank(tokens_alone(side, 6), bank, preset), tokens_NHWC)
     np.testing.assert_allclose(distances, expected_NHW, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(score, pool(expected_NHW, top), rtol=1e-4)
     assert anomalous.tolist() == (score > 2.0).tolist()
+    assert unknown.tolist() == (np.median(distances, axis=(1, 2)) > 2.5).tolist()
 
 
 def test_a_bank_of_fewer_channels_is_scored_along_its_own_directions() -> None:
     rng = np.random.default_rng(0)
     tokens_NHWC = rng.normal(size=(9, 3, 3, 8)).astype(np.float32) * np.arange(1, 9, dtype=np.float32)
     kept = PackedVectors.of(rng.normal(size=(3, 3, 4, 8)).astype(np.float32), "int8", principal_axes(tokens_NHWC, 5))
-    preset: Preset = replace(DEFAULT, layers=(0,), normalise=False, average=False)
-    _, distances, _ = run(add_bank(tokens_alone(3, 8), kept, preset, 1.0), tokens_NHWC)
+    preset: Preset = replace(FAST, layers=(0,), normalise=False, average=False)
+    _, distances, _, _ = run(add_bank(tokens_alone(3, 8), GraphBank(Memory(kept), 1.0), preset), tokens_NHWC)
     np.testing.assert_allclose(distances, kept.distances(tokens_NHWC, preset.radius), rtol=1e-4)
 
 
 def test_a_patch_of_zeros_stays_zero_when_blocks_are_normalised() -> None:
     tokens_NHWC = np.zeros((1, 2, 2, 4), np.float32)
     kept = PackedVectors.of(np.full((2, 2, 1, 2), 3.0, np.float32), "float32")
-    preset = replace(DEFAULT, layers=(0, 1), normalise=True, average=True)
-    _, distances, _ = run(add_bank(tokens_alone(2, 4), kept, preset, 1.0), tokens_NHWC)
+    preset = replace(FAST, layers=(0, 1), normalise=True, average=True)
+    _, distances, _, _ = run(add_bank(tokens_alone(2, 4), GraphBank(Memory(kept), 1.0), preset), tokens_NHWC)
     np.testing.assert_allclose(distances, np.sqrt(18.0), rtol=1e-6)
 
 

@@ -63,7 +63,7 @@ def test_a_good_part_looks_good_and_a_bad_one_does_not() -> None:
     good, bad = parts[22], parts[23].copy()
     bad[:42, :42] = 0
     good_seen, bad_seen = detector.inspect([good, bad])
-    assert bad_seen.anomalous
+    assert (good_seen.verdict, bad_seen.verdict) == ("normal", "unknown")  # most of it is gone
     assert changed(bad, paint(bad, bad_seen)) > 0.25
     assert changed(good, paint(good, good_seen)) < changed(bad, paint(bad, bad_seen)) / 4
 

@@ -188,6 +188,53 @@ class StoppedError(Exception):
     pass
 
 
+def test_the_originals_embeddings_are_those_of_the_augmented_normal_view(lessons: list[Lesson]) -> None:
+    """As the authors' code: of the jittered and turned image that the step trains on, with the weights of the step."""
+    method = tiny("dne:original")
+    assert method.config.embed == "augmented"
+    tuned, photos = (
+        method._network,
+        lessons[0].train[:5],
+    )  # one batch: the weights of the last epoch are those before it
+    views: list[Any] = []
+
+    def remember(step: Step) -> Any:
+        views.append((step.photos, tuned.normal_view(step)))
+        before = {name: value.clone() for name, value in tuned.module.state_dict().items()}
+        views[-1] += (before,)
+        return FineTunedViT.loss(tuned, step)
+
+    tuned.loss = remember  # type: ignore[method-assign]
+    found_NC = tuned.learn(photos, 0, method.config.schedule()).z_NC
+    shown, view, weights = views[-1]
+    tuned.module.load_state_dict(weights)
+    with torch.no_grad():
+        expected = dict(zip([photo.key for photo in shown], tuned.vit.cls(view).numpy(), strict=True))
+    np.testing.assert_allclose(found_NC, np.stack([expected[photo.key] for photo in photos]), atol=1e-5)
+    assert np.abs(found_NC - tuned.embed(photos)).max() > 1e-2  # the images as they are give others
+
+
+def test_the_view_of_the_embeddings_is_what_the_loss_trains_on() -> None:
+    tuned = network(anomalies="cutpaste", embed="augmented")
+    step = random_step(3)
+    seen = tuned.normal_view(step)
+    plain, _ = dne_cutpaste.two_views(torch.from_numpy(step.pixels).permute(0, 3, 1, 2).float() / 255, step.generator)
+    assert torch.equal(seen, normalised(plain))
+
+
+def test_the_plain_view_remains_and_gives_other_statistics(lessons: list[Lesson]) -> None:
+    augmented, plain = (taught(lessons[:1], name) for name in ("dne:original", "dne:original-plain-view"))
+    assert "jittered" in augmented.info()["embeddings"]
+    assert "as they are" in plain.info()["embeddings"]
+    assert not np.allclose(augmented._tasks[0].mean_C, plain._tasks[0].mean_C, atol=1e-4)
+
+
+def test_views_drawn_after_training_are_the_same_each_time(lessons: list[Lesson]) -> None:
+    settings = {"anomalies": "cutpaste", "embed": "augmented", "collect": "after"}
+    first, second = (taught(lessons[:1], **settings) for _ in range(2))
+    np.testing.assert_array_equal(first._tasks[0].mean_C, second._tasks[0].mean_C)
+
+
 @pytest.mark.parametrize("name", ["dne", "dne:original"])
 def test_stopping_in_the_last_epoch_changes_nothing(
     name: str, lessons: list[Lesson], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -317,6 +364,7 @@ def test_the_variants_are_what_they_say() -> None:
         ({"shrink": 1.5}, "shrink must be from 0 to 1"),
         ({"epochs": 0}, "epochs must be above 0"),
         ({"probe": -1}, "probe"),
+        ({"embed": "augmented"}, "needs anomalies=cutpaste"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(setting: dict[str, Any], says: str) -> None:

@@ -66,8 +66,8 @@ def test_wrong_settings_get_a_sentence(settings: dict[str, str], sentence: str) 
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        (["dinosuar"], "no method 'dinosuar'; choose from: dinosaur, dinosaur:paper"),
-        (["dinosaur:papr"], "'dinosaur' has no variant 'papr'; choose from: default, paper"),
+        (["dinosuar"], "no method 'dinosuar'; choose from: dinosaur, dinosaur:fast"),
+        (["dinosaur:papr"], "'dinosaur' has no variant 'papr'; choose from: default, fast, best, paper"),
         (["dinosaur", "dinosaur"], "named twice"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plates import PLATES, SPOTTED, interrupted
-from ucad_helpers import LESSONS, SCENARIO, TESTS, taught, tiny
+from ucad_helpers import LESSONS, SCENARIO, TESTS, taught, tiny, torch
 
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.errors import InputError
@@ -83,3 +84,24 @@ def test_memories_of_other_settings_are_refused(tmp_path: Path) -> None:
     method.save(tmp_path)
     with pytest.raises(InputError, match="was made with"):
         tiny(blocks=3).load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ucad:no-prompt", "ucad:original-no-prompt"])
+def test_without_a_prompt_nothing_is_trained_and_the_plain_features_are_kept(name: str) -> None:
+    method = taught(name)
+    assert method.parameters().trainable == 0
+    assert "nothing is trained" in method.info()["prompt"]
+    assert method.info()["regions"] == "none"
+    assert all("loss" not in record for record in method.info()["tasks"])
+    photos = LESSONS[0].train
+    with torch.inference_mode():
+        plain_PC = method._features(method._images(photos)).flatten(0, 1)
+    for memory in (method._tasks[0].keys_KC, method._tasks[0].knowledge.bank_MC):
+        apart_KP = torch.cdist(memory, plain_PC, compute_mode="donot_use_mm_for_euclid_dist")
+        assert apart_KP.amin(1).max() < 1e-4  # every vector kept is a feature of a training image
+
+
+def test_the_ablation_differs_from_its_method_in_the_prompt_alone() -> None:
+    for name in ("ucad", "ucad:original"):
+        whole, plain = get_method(name).config, get_method(f"ucad:{'original-' if ':' in name else ''}no-prompt").config
+        assert dataclasses.replace(plain, prompt=whole.prompt) == whole  # type: ignore[attr-defined,call-arg]

@@ -47,15 +47,16 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_profile_says_everything_it_should(tmp_path: Path) -> None:
     said: list[str] = []
-    plan = tiny_plan("dinosaur", "dinosaur:paper", repeats=2)
+    names = ["dinosaur", "dinosaur:fast", "dinosaur:paper"]
+    plan = tiny_plan(*names, repeats=2)
     document = json.loads(json.dumps(Profiler(plan, said.append).run(), allow_nan=False))
     assert check_profile(document) is None
     assert document["complete"] is True
     assert document["float32_flops_a_second"] > 0
     # One order of learning and one for each round, every method once in each.
-    assert [sorted(order) for order in document["settings"]["order"]] == [["dinosaur", "dinosaur:paper"]] * 3
-    default, paper = document["methods"]
-    for method in (default, paper):
+    assert [sorted(order) for order in document["settings"]["order"]] == [names] * 3
+    default, fast, paper = document["methods"]
+    for method in (default, fast, paper):
         assert method["status"] == "measured"
         assert method["latency_ms"]["n"] == len(method["latency_ms"]["values"]) == plan.repeats * plan.runs
         assert method["stages_ms"]["encode"]["n"] == plan.repeats * plan.runs
@@ -69,7 +70,10 @@ def test_a_profile_says_everything_it_should(tmp_path: Path) -> None:
         assert method["made_with"]["threads"] == 1
         assert method["floor"]["times_the_floor"] > 0
     # float32 against float16, and twenty members of four images each.
-    assert paper["storage"]["task_bytes"] > default["storage"]["task_bytes"]
+    assert paper["storage"]["task_bytes"] > fast["storage"]["task_bytes"]
+    # What later updates start from is part of what a task costs.
+    kept = default["storage"]["files"]
+    assert default["storage"]["task_bytes"] == kept["bank"] + kept["prototype"] + kept["calibration"]
     assert any("dinosaur:paper: learning" in line for line in said)
     described = (Path(__file__).parents[2] / "docs" / "profile.md").read_text()
     parts = (document, document["settings"], document["machine"], document["before"], default, *_objects(default))

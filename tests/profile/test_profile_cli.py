@@ -92,7 +92,7 @@ def test_all_is_one_of_each_that_can_be_deployed_and_the_papers_form() -> None:
     [
         (["--methods", "all,dinosaur"], "all or names, not both"),
         (["--methods", "nothing"], "There is no method 'nothing'"),
-        (["--methods", "dinosaur:fast"], "has no variant 'fast'"),
+        (["--methods", "dinosaur:swift"], "has no variant 'swift'"),
         (["--set", "dinosaur.colour=red"], "There is no setting 'dinosaur.colour'"),
         (["--learn-images", "1"], "--learn-images must be at least 2, got 1"),
         (["--repeats", "0"], "--repeats must be at least 1, got 0"),

@@ -12,6 +12,7 @@ from detector_helpers import TINY, product
 from dinosaur_ad.encoders.weights.local import from_file
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import get_method, list_methods
+from dinosaur_ad.presets import DEFAULT, FAST, PAPER, Preset
 from dinosaur_ad.profile import measured_methods as profile_methods
 from dinosaur_ad.profile.jobs import RANDOM_WEIGHTS, stand_in_weights
 from dinosaur_ad.profile.measured_methods import DetectorSubject, SubjectJob, make_subject
@@ -83,8 +84,10 @@ def test_a_method_that_measures_images_as_they_are_decodes_them_in_its_own_stage
     assert stages["encode"] > 0
 
 
-def test_the_detector_learns_here_and_inspects_elsewhere(tmp_path: Path, files: list[Path]) -> None:
-    job = SubjectJob(str(tmp_path), encoder="tiny-dinov2", preset=TINY.to_json(), options={"threads": 1})
+@pytest.mark.parametrize("preset", [DEFAULT, FAST, PAPER], ids=lambda preset: str(preset.name))
+def test_the_detector_learns_here_and_inspects_elsewhere(preset: Preset, tmp_path: Path, files: list[Path]) -> None:
+    small = replace(preset, layers=(0, 1), size=70).to_json()
+    job = SubjectJob(str(tmp_path), encoder="tiny-dinov2", preset=small, options={"threads": 1})
     learning = make_subject(job, quiet).learn(files)
     assert set(learning["parts"]) >= {"encode", "memory", "calibrate", "store", "rest"}
     assert sum(learning["parts"].values()) == pytest.approx(learning["seconds"])
@@ -95,8 +98,12 @@ def test_the_detector_learns_here_and_inspects_elsewhere(tmp_path: Path, files: 
     assert set(stages) == {"decode", "resize", "encode", "route", "score", "map", "rest"}
     facts = subject.facts()
     files_kept = facts["storage"]["files"]
-    assert facts["storage"]["task_bytes"] == files_kept["bank"] + files_kept["prototype"]
-    assert "reserve" in facts["storage"]["words"]
+    several = len(preset.readings) > 1
+    assert set(files_kept) == {"bank", "prototype", *(["calibration"] if several else ["reserve"])}
+    read = files_kept["bank"] + files_kept["prototype"] + files_kept.get("calibration", 0)
+    assert facts["storage"]["task_bytes"] == read
+    assert ("calibration" in facts["storage"]["words"]) == several
+    assert ("reserve" in facts["storage"]["words"]) == bool(preset.reserve)
     assert facts["parameters"]["trainable"] == 0
     assert facts["encoder_flops"] > 0
 

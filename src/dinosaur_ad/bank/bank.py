@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.bank.position import Position
+from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.core.arrays import Array, namespace, to_numpy
+from dinosaur_ad.core.calibration import alarm_level, p_values, quantile_threshold
+from dinosaur_ad.core.exposure import Exposure
+from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import project
 from dinosaur_ad.core.quantise import Quantised, dequantise, quantise, scaled_norms, widen
-from dinosaur_ad.core.scoring import NearestPatch, nearest_patch, patch_distances
+from dinosaur_ad.core.readings import COARSE_RADIUS, Distances, Fused, ReadingScale, fuse, windows
+from dinosaur_ad.core.scoring import ANYWHERE, NearestPatch, nearest_patch, patch_distances
+from dinosaur_ad.core.tiles import Tiling
+from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.errors import StoreError
 from dinosaur_ad.inspection import WorstPatch
+from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord
 
 Floats = NDArray[np.float32]
@@ -134,8 +143,14 @@ class PackedVectors(NamedTuple):
         self, patches_NHWC: Array, radius: int, half_norm_HWM: Array | None = None, threads: int | None = None
     ) -> Array:
         """Patch distances ``(N, H, W)`` of images; see :func:`~dinosaur_ad.core.scoring.patch_distances`."""
+        return self.projected_distances(self.tokens(patches_NHWC), radius, half_norm_HWM, threads)
+
+    def projected_distances(
+        self, patches_NHWK: Array, radius: int, half_norm_HWM: Array | None = None, threads: int | None = None
+    ) -> Array:
+        """The same for patches that lie along the basis already."""
         return patch_distances(
-            self.tokens(patches_NHWC),
+            patches_NHWK,
             self.values_HWMK,
             radius,
             scale_HW=self.scale_HW,
@@ -153,64 +168,190 @@ def _array(arrays: Mapping[str, NDArray[Any]], name: str, axes: int, dtypes: tup
     return array
 
 
+class Memory(NamedTuple):
+    """What images are compared with: remembered patches and, where the preset has a coarse reading, remembered windows.
+
+    ``half_norm_HWM`` and ``coarse_half_norm_hwM`` are ``|c|²/2`` of the vectors; computed when missing. ``anywhere``:
+    places do not count, whatever the radius.
+    """
+
+    patches: PackedVectors
+    half_norm_HWM: Array | None = None
+    coarse: PackedVectors | None = None
+    coarse_half_norm_hwM: Array | None = None
+    anywhere: bool = False
+
+    def distances(self, patches_NHWC: Array, radius: int, threads: int | None = None) -> Distances:
+        """Distances of patches ``(N, H, W)`` of images and, with a coarse part, of windows ``(N, h, w)``."""
+        own_NHWK = self.patches.tokens(patches_NHWC)  # projected once for both
+        radius, coarse_radius = (ANYWHERE, ANYWHERE) if self.anywhere else (radius, COARSE_RADIUS)
+        point_NHW = self.patches.projected_distances(own_NHWK, radius, self.half_norm_HWM, threads)
+        if self.coarse is None:
+            return Distances(point_NHW)
+        coarse = self.coarse.projected_distances(windows(own_NHWK), coarse_radius, self.coarse_half_norm_hwM, threads)
+        return Distances(point_NHW, coarse)
+
+
+def read_images(
+    distances: Distances, preset: Preset, scale: ReadingScale | None, zone: Zone | None = None, tiles: int = 1
+) -> Fused:
+    """Scores, maps and readings of images, of so many tiles each, as the preset makes them from distances in a zone."""
+    if len(preset.readings) > 1:
+        if scale is None:
+            raise ValueError("several readings need what is usual for each")
+        return fuse(distances, scale, preset.readings, zone, tiles)
+    if zone is None:
+        score_N = np.asarray(to_numpy(pool(distances.point_NHW, preset.top / tiles)), np.float32)
+        return Fused(score_N, np.asarray(to_numpy(distances.point_NHW)), score_N[:, None])
+    map_NHW = to_numpy(distances.point_NHW) * zone.patches_HW
+    score_N = np.asarray(pool(map_NHW, preset.top / tiles, int(zone.patches_HW.sum())), np.float32)
+    return Fused(score_N, map_NHW, score_N[:, None])
+
+
+def levels(distances: Distances, zone: Zone | None = None) -> Floats:
+    """The median patch distance of each image ``(N,)``, in a zone: high for an image that differs all over."""
+    point_NHW = to_numpy(distances.point_NHW)
+    values_NP = point_NHW.reshape(len(point_NHW), -1) if zone is None else point_NHW[:, zone.patches_HW]
+    return np.asarray(np.median(values_NP, axis=1), np.float32)
+
+
 @dataclass(frozen=True)
 class Bank:
     """A task as inspecting uses it; :func:`~dinosaur_ad.bank.bank_files.open_bank` reads it from a store.
 
-    ``source_HWM`` says which of ``images`` a member came from. ``scores`` are those of the calibration images and
-    ``level`` is their usual patch distance; ``control_scores`` are those of the control images (empty where an older
-    version taught the task). ``half_norm_HWM`` is ``|c|²/2`` of the vectors.
+    ``source_HWM`` says which of ``images`` a member came from. ``scores`` and ``levels`` are the scores and the median
+    patch distances of the calibration images; ``control_scores`` and ``control_levels`` those of the control images
+    (empty where an older version taught the task). ``map_level`` is the usual value of a map of a normal image,
+    ``scale`` what is usual for each reading, if there are several. ``exposure`` is what images are matched to before
+    they are encoded, None where they are not. ``zone`` is what is inspected, None for all, and ``position`` how the
+    parts lie, None where an older version taught the task. ``tiling`` is how images are cut, None where they are not.
     """
 
     record: TaskRecord
-    packed: PackedVectors
-    half_norm_HWM: Array
+    memory: Memory
     source_HWM: NDArray[Any]
     scores: Floats
-    level: float
+    levels: Floats
     control_scores: Floats
+    control_levels: Floats
     images: list[str]
     digests: list[str]
+    map_level: float
+    scale: ReadingScale | None = None
+    exposure: Exposure | None = None
+    settings: Settings = field(default_factory=Settings)
+    zone: Zone | None = None
+    position: Position | None = None
+    tiling: Tiling | None = None
+    _sensitivities: dict[tuple[Preset, float | None], Sensitivity] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @property
+    def packed(self) -> PackedVectors:
+        """The remembered patches."""
+        return self.memory.patches
+
+    @property
+    def level(self) -> float:
+        """The usual median patch distance of normal images."""
+        return float(np.median(self.levels))
 
     @property
     def nbytes(self) -> int:
         """The bytes in memory."""
-        return self.packed.nbytes + int(self.half_norm_HWM.nbytes)
+        parts = (self.memory.patches, self.memory.coarse)
+        norms = (self.memory.half_norm_HWM, self.memory.coarse_half_norm_hwM)
+        return sum(part.nbytes for part in parts if part) + sum(int(norm.nbytes) for norm in norms if norm is not None)
 
-    def distances(self, patches_NHWC: Array, radius: int, threads: int | None = None) -> Array:
-        """Patch distances (N, H, W) of images to this bank."""
-        if patches_NHWC.shape[1:3] != self.packed.values_HWMK.shape[:2] or patches_NHWC.shape[3] != self.packed.width:
+    def threshold(self, preset: Preset, false_alarms: float) -> float:
+        """The score above which an image is anomalous at that rate."""
+        return self.sensitivity(preset, false_alarms).threshold
+
+    def sensitivity(self, preset: Preset, false_alarms: float | None = None) -> Sensitivity:
+        """What decides, as :func:`task_sensitivity` says; computed once for each rate."""
+        key = preset, false_alarms
+        if key not in self._sensitivities:
+            self._sensitivities[key] = task_sensitivity(preset, self.settings, self.scores, false_alarms)
+        return self._sensitivities[key]
+
+    def distances(self, patches_NHWC: Array, radius: int, threads: int | None = None) -> Distances:
+        """Distances of images to what is remembered."""
+        packed = self.packed
+        if patches_NHWC.shape[1:3] != packed.values_HWMK.shape[:2] or patches_NHWC.shape[3] != packed.width:
             raise StoreError(
-                f"The bank of the task '{self.record.name}' is for patches of {self.packed.width} channels on a grid "
-                f"of {tuple(self.packed.values_HWMK.shape[:2])}, and the encoder gives "
+                f"The bank of the task '{self.record.name}' is for patches of {packed.width} channels on a grid "
+                f"of {tuple(packed.values_HWMK.shape[:2])}, and the encoder gives "
                 f"{tuple(patches_NHWC.shape[1:])}: "
                 "restore it from a backup, or undo or forget the task."
             )
-        return self.packed.distances(patches_NHWC, radius, self.half_norm_HWM, threads)
+        return self.memory.distances(patches_NHWC, radius, threads)
+
+    def read(self, distances: Distances, preset: Preset) -> Fused:
+        """Scores, maps and readings of images with those distances."""
+        return read_images(distances, preset, self.scale, self.zone, self.tiling.count if self.tiling else 1)
+
+    def levels_of(self, distances: Distances) -> Floats:
+        """The median patch distance of each image ``(N,)``, of the patches that ``levels`` were taken from."""
+        return levels(distances, self.zone if self.scale else None)
 
     def nearest(self, token_C: Array, row: int, column: int, radius: int) -> NearestPatch:
         """The remembered patch that is nearest to the patch at a position, and so decided its distance."""
         packed = self.packed
+        radius = ANYWHERE if self.memory.anywhere else radius
         return nearest_patch(packed.tokens(token_C), packed.values_HWMK, row, column, radius, scale_HW=packed.scale_HW)
 
     def worst_patch(self, patches_HWC: Array, distance_HW: Floats, radius: int, size: tuple[int, int]) -> WorstPatch:
         """The patch of an image of that (height, width) with the largest distance, and what it was compared with."""
-        (rows, columns), (height, width) = distance_HW.shape, size
-        row, column = divmod(int(np.argmax(distance_HW)), columns)
+        row, column = divmod(int(np.argmax(distance_HW)), distance_HW.shape[1])
         nearest = self.nearest(patches_HWC[row, column], row, column, radius)
         source = int(self.source_HWM[nearest.row, nearest.column, nearest.member])
-        left, right = (at * width // columns for at in (column, column + 1))
-        top, bottom = (at * height // rows for at in (row, row + 1))
         return WorstPatch(
             row=row,
             column=column,
-            box=(left, top, right, bottom),
+            box=patch_box(row, column, distance_HW.shape, size),
             distance=nearest.distance,
             like_image=self.images[source],
             like_row=nearest.row,
             like_column=nearest.column,
             like_digest=self.digests[source],
         )
+
+
+def patch_box(row: int, column: int, grid: tuple[int, ...], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """A patch in pixels (left, top, right, bottom) of an image of that (height, width).
+
+    >>> patch_box(0, 1, (2, 2), (10, 20))
+    (10, 0, 20, 5)
+    """
+    (rows, columns), (height, width) = grid, size
+    left, right = (at * width // columns for at in (column, column + 1))
+    top, bottom = (at * height // rows for at in (row, row + 1))
+    return left, top, right, bottom
+
+
+def alarm_threshold(preset: Preset, scores: Floats, false_alarms: float) -> float:
+    """The score above which an image is anomalous, from the ``scores`` a task's normals got when it was taught."""
+    rule = quantile_threshold if preset.calibration == "in-sample" else alarm_level
+    return rule(scores, false_alarms)
+
+
+class Sensitivity(NamedTuple):
+    """The score above which an image is anomalous, and the share of normal images that may exceed it."""
+
+    threshold: float
+    false_alarms: float
+
+
+def task_sensitivity(
+    preset: Preset, settings: Settings, scores: Floats, false_alarms: float | None = None
+) -> Sensitivity:
+    """What decides for a task whose normals got these ``scores``: the given rate, what it is set to, or the preset's
+    rate. Of a threshold that was set, the rate is the share of normals that the scores say exceed it."""
+    if false_alarms is None and settings.threshold is not None:
+        return Sensitivity(settings.threshold, float(p_values(np.asarray([settings.threshold]), scores)[0]))
+    rate = settings.rate(preset, false_alarms)
+    return Sensitivity(alarm_threshold(preset, scores, rate), rate)
 
 
 def half_norms(packed: PackedVectors) -> Array:

@@ -17,11 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank import Bank
-from dinosaur_ad.bank.bank_files import as_it_is, open_bank, read_prototype
-from dinosaur_ad.core.arrays import Array, to_numpy
-from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.bank.bank_files import Prototype, as_it_is, open_bank, read_prototype, read_tiling
+from dinosaur_ad.bank.image_features import FeatureExtractor
+from dinosaur_ad.bank.position import Pose
+from dinosaur_ad.core.arrays import Array
+from dinosaur_ad.core.exposure import Exposure, thumbnails
+from dinosaur_ad.core.readings import Distances
+from dinosaur_ad.core.registration import Reference, Transform
 from dinosaur_ad.core.routing import prototype_distances, shortlist
+from dinosaur_ad.core.tiles import LargeImage, Tiling
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
+from dinosaur_ad.images.alignment import registered
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import Snapshot, TaskRecord, TaskStore
 
@@ -29,11 +35,17 @@ Floats = NDArray[np.float32]
 
 
 class TaskScore(NamedTuple):
-    """An image compared with one bank: its score and its patch distances (H, W)."""
+    """An image compared with one bank: its score, its map (H, W), its readings (R,), its median patch distance, and
+    its distances where the task has a smallest area, without which it may have to be scored again. ``moved`` is where
+    the places of the map lie in the image, None where it was not registered."""
 
     score: float
     map_HW: Floats
     bank: Bank
+    reading_R: Floats
+    level: float
+    distances: Distances | None = None
+    moved: Transform | None = None
 
 
 TaskScores = dict[str, TaskScore]
@@ -41,12 +53,16 @@ TaskScores = dict[str, TaskScore]
 
 
 class ComparedImages(NamedTuple):
-    """Images compared with the banks of a store: the scores of each, the damaged tasks that were left out, and the
-    milliseconds an image that routing and scoring took."""
+    """Images compared with the banks of a store: the scores of each, the damaged tasks that were left out, the
+    milliseconds an image that each step took, and the patches (H, W, C) of each that were compared.
+
+    An image without scores fits the tiles of none of the tasks.
+    """
 
     scores: list[TaskScores]
     left_out: tuple[str, ...]
     ms: dict[str, float]
+    patches_NHWC: Sequence[Floats]
 
 
 class TaskView(NamedTuple):
@@ -58,6 +74,25 @@ class TaskView(NamedTuple):
     records: dict[str, TaskRecord]
     left_out: dict[str, str]
     prototype_TC: Floats
+    thumbnail_TP: Floats
+    exposures: list[Exposure | None]
+    tilings: list[Tiling | None]
+    references: list[Reference | None]
+
+    @property
+    def poses(self) -> list[Pose]:
+        """What is done to an image before it is compared with each task."""
+        return [Pose(*each) for each in zip(self.exposures, self.references, strict=True)]
+
+    @property
+    def names(self) -> list[str]:
+        """The tasks, in the order of the arrays."""
+        return list(self.records)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """By task, the id of its version."""
+        return {name: record.id for name, record in self.records.items()}
 
 
 class _Damage(NamedTuple):
@@ -66,6 +101,80 @@ class _Damage(NamedTuple):
     record: TaskRecord
     reason: str
     stamp: Hashable
+
+
+class EncodedImages:
+    """Prepared images (N, S, S, 3), each encoded once for every pose that it is asked for with.
+
+    An image that has no confident place in a reference is encoded as it lies, once for all of them.
+
+    ``large`` are the same images for the tilings that each fits.
+    """
+
+    def __init__(
+        self,
+        features: FeatureExtractor,
+        pixels: NDArray[np.uint8],
+        large: Sequence[tuple[LargeImage, ...]] | None = None,
+    ) -> None:
+        self.pixels = pixels
+        self._features = features
+        self._large = [{each.tiling: each for each in some} for some in large or [()] * len(pixels)]
+        self._known_large: dict[tuple[int, Exposure | None, Tiling], Floats] = {}
+        self._known: dict[tuple[int, Pose], tuple[Floats, Floats]] = {}
+        self._registered: dict[tuple[int, Reference], tuple[NDArray[np.uint8], Transform | None]] = {}
+
+    def posed(self, poses: Sequence[Pose]) -> tuple[Floats, Floats]:
+        """Patches (N, H, W, C) and descriptors (N, C'), each image in its pose."""
+        for pose in dict.fromkeys(poses):
+            self._encode([n for n, each in enumerate(poses) if each == pose], pose)
+        found = (self._known[n, self._pose(n, each)] for n, each in enumerate(poses))
+        patches, descriptors = zip(*found, strict=True)
+        return np.stack(patches), np.stack(descriptors)
+
+    def patches(self, rows: Sequence[int], pose: Pose, tiling: Tiling | None = None) -> Floats:
+        """Patches of some of the images in one pose; with a tiling those of their tiles, which are not registered."""
+        if tiling is None:
+            self._encode(rows, pose)
+            return np.stack([self._known[n, self._pose(n, pose)][0] for n in rows])
+        for n in rows:
+            if (n, pose.exposure, tiling) not in self._known_large:
+                patches_HWC = self._features.tile_patches(self._large[n][tiling], pose.exposure)
+                self._known_large[n, pose.exposure, tiling] = patches_HWC
+        return np.stack([self._known_large[n, pose.exposure, tiling] for n in rows])
+
+    def fits(self, n: int, tiling: Tiling | None) -> bool:
+        """Whether an image can be compared with the tasks of a tiling."""
+        return tiling is None or tiling in self._large[n]
+
+    def moved(self, rows: Sequence[int], reference: Reference | None) -> list[Transform | None]:
+        """How some of the images were moved to be where a reference has them."""
+        self._register(rows, reference)
+        return [None if reference is None else self._registered[n, reference][1] for n in rows]
+
+    def _pose(self, n: int, pose: Pose) -> Pose:
+        """The pose that an image is in: without the reference where it was not moved."""
+        moved = pose.reference is not None and self._registered[n, pose.reference][1] is not None
+        return pose if moved else pose._replace(reference=None)
+
+    def _register(self, rows: Sequence[int], reference: Reference | None) -> None:
+        if reference is None:
+            return
+        new = [n for n in rows if (n, reference) not in self._registered]
+        if new:
+            pixels_NHWC, moved = registered(self.pixels[new], reference)
+            self._registered |= {(n, reference): (pixels_NHWC[k], moved[k]) for k, n in enumerate(new)}
+
+    def _encode(self, rows: Sequence[int], pose: Pose) -> None:
+        self._register(rows, pose.reference)
+        for own in dict.fromkeys(self._pose(n, pose) for n in rows):
+            new = [n for n in rows if self._pose(n, pose) == own and (n, own) not in self._known]
+            if new:
+                pixels = self.pixels[new]
+                if own.reference is not None:
+                    pixels = np.stack([self._registered[n, own.reference][0] for n in new])
+                patches_NHWC, descriptor_NC = self._features.encode(pixels, own.exposure)
+                self._known |= {(n, own): (patches_NHWC[k], descriptor_NC[k]) for k, n in enumerate(new)}
 
 
 class OutdatedViewError(Exception):
@@ -88,33 +197,123 @@ class BankSet:
     ) -> None:
         self._preset = preset
         self._threads = threads
-        self._cache = _BankCache(cache_bytes, to_device)
+        self._cache = _BankCache(preset, cache_bytes, to_device)
         # By the id of a version: its prototype, and what is wrong with it if it cannot be used.
-        self._prototypes: dict[str, Floats] = {}
+        self._prototypes: dict[str, Prototype] = {}
         self._damaged: dict[str, _Damage] = {}
         self._latest: tuple[tuple[Snapshot, frozenset[str], int | None], TaskView] | None = None
+
+    def inspect(
+        self,
+        store: TaskStore,
+        features: FeatureExtractor,
+        pixels: NDArray[np.uint8],
+        task: str | None = None,
+        large: Sequence[tuple[LargeImage, ...]] | None = None,
+    ) -> ComparedImages:
+        """Encode prepared images (N, S, S, 3) and compare them with the banks that routing chooses, or with one.
+
+        ``large`` are the same images for the tilings of tasks; an image is not compared with a task whose tiles it does
+        not fit.
+
+        An image is matched to the exposure of the product that its thumbnail is most like, and registered to that
+        product's reference if it has one. Where its descriptor says that it is another product, which is lit or lies
+        otherwise, it is encoded once more.
+
+        All scores come from one view of the store. If a bank turns out to be damaged, or its version is gone, they are
+        computed again with a new view.
+        """
+        _ = features.encoder  # loaded before the time is taken
+        encoded, width, encode_ms = EncodedImages(features, pixels, large), None, 0.0
+        while True:
+            started = time.perf_counter()
+            view = self.view(store, width)
+            _refuse_missing(view, task)
+            patches_NHWC, descriptor_NC = self.encode(view, encoded, task)
+            encode_ms += (time.perf_counter() - started) * 1e3 / len(pixels)
+            width = descriptor_NC.shape[1]
+            current = self.view(store, width)
+            if current.versions != view.versions:  # changed while images were encoded for the exposures of before
+                continue
+            try:
+                compared = self._compare(store, current, patches_NHWC, descriptor_NC, task, encoded)
+            except OutdatedViewError:
+                continue
+            return compared._replace(ms={"encode": encode_ms} | compared.ms)
+
+    def encode(self, view: TaskView, images: EncodedImages, task: str | None = None) -> tuple[Floats, Floats]:
+        """Patches (N, H, W, C) and descriptors (N, C') of images, each in the pose of the task it seems to be of."""
+        poses = view.poses
+        if not self._preset.exposure and not any(view.references):
+            return images.posed([Pose()] * len(images.pixels))
+        used = [poses[t] for t in self._first_tasks(view, thumbnails(images.pixels), task)]
+        patches_NHWC, descriptor_NC = images.posed(used)
+        if task is not None or len(set(poses)) == 1 or not len(view.prototype_TC):
+            return patches_NHWC, descriptor_NC
+        better = [poses[t] for t in self._nearest_tasks(view, descriptor_NC)]
+        return (patches_NHWC, descriptor_NC) if better == used else images.posed(better)
 
     def compare(
         self, store: TaskStore, patches_NHWC: Floats, descriptor_NC: Floats, task: str | None = None
     ) -> ComparedImages:
-        """Compare images with the banks that routing chooses, or with that of one ``task``.
-
-        All scores come from one view of the store. If a bank turns out to be damaged, or its version is gone, it is
-        done again with a new view.
-        """
+        """Compare encoded images with the banks that routing chooses, or with that of one ``task``."""
         while True:
-            clock = [time.perf_counter()]
             view = self.view(store, descriptor_NC.shape[1])
             _refuse_missing(view, task)
-            candidates = [[task]] * len(patches_NHWC) if task else self.route(view, descriptor_NC)
-            clock.append(time.perf_counter())
             try:
-                scores = self.score(store, view, patches_NHWC, candidates)
+                return self._compare(store, view, patches_NHWC, descriptor_NC, task)
             except OutdatedViewError:
                 continue
-            clock.append(time.perf_counter())
-            ms = dict(zip(("route", "score"), (np.diff(clock) * 1e3 / len(patches_NHWC)).tolist(), strict=True))
-            return ComparedImages(scores, tuple(view.left_out), ms)
+
+    def _compare(
+        self,
+        store: TaskStore,
+        view: TaskView,
+        patches_NHWC: Floats,
+        descriptor_NC: Floats,
+        task: str | None,
+        images: EncodedImages | None = None,
+    ) -> ComparedImages:
+        """The same with the tasks of one view; ``images`` are put in the pose of each task they meet."""
+        _refuse_missing(view, task)
+        clock = [time.perf_counter()]
+        candidates = [[task]] * len(patches_NHWC) if task else self.route(view, descriptor_NC)
+        clock.append(time.perf_counter())
+        if images is None or (len(set(view.poses)) == 1 and not any(view.tilings)):
+            moved = images.moved(range(len(patches_NHWC)), view.references[0]) if images else None
+            scores, compared = self.score(store, view, patches_NHWC, candidates, moved), list(patches_NHWC)
+        else:
+            scores, compared = self._score_posed(store, view, images, candidates)
+        clock.append(time.perf_counter())
+        ms = dict(zip(("route", "score"), (np.diff(clock) * 1e3 / len(patches_NHWC)).tolist(), strict=True))
+        return ComparedImages(scores, tuple(view.left_out), ms, compared)
+
+    def _score_posed(
+        self, store: TaskStore, view: TaskView, images: EncodedImages, candidates: Sequence[Sequence[str]]
+    ) -> tuple[list[TaskScores], list[Floats]]:
+        """Scores of images under their candidate tasks, and their patches as the task with the lowest score saw them.
+
+        A score under a task does not depend on which other tasks there are.
+        """
+        seen_as = dict(zip(view.names, zip(view.poses, view.tilings, strict=True), strict=True))
+        candidates = [
+            [name for name in names if images.fits(n, seen_as[name][1])] for n, names in enumerate(candidates)
+        ]
+        found: list[TaskScores] = [{} for _ in candidates]
+        for seen in dict.fromkeys(seen_as[name] for name in chain.from_iterable(candidates)):
+            own = [[name for name in names if seen_as[name] == seen] for names in candidates]
+            rows = [n for n, names in enumerate(own) if names]
+            pose, tiling = seen
+            moved = images.moved(rows, None if tiling else pose.reference)
+            scores = self.score(store, view, images.patches(rows, pose, tiling), [own[n] for n in rows], moved)
+            for n, each in zip(rows, scores, strict=True):
+                found[n] |= each
+        ordered = [{name: each[name] for name in names} for each, names in zip(found, candidates, strict=True)]
+        unseen = np.empty((0, 0, 0), np.float32)
+        patches = [
+            images.patches([n], *seen_as[most_normal(each)])[0] if each else unseen for n, each in enumerate(ordered)
+        ]
+        return ordered, patches
 
     def found_damaged(self, record: TaskRecord) -> bool:
         """Whether that version of a task was found to be damaged when it was read."""
@@ -147,14 +346,15 @@ class BankSet:
             return view
 
     def _new_view(self, store: TaskStore, snapshot: Snapshot, width: int | None) -> TaskView:
-        prototypes: dict[str, Floats] = {}
+        prototypes: dict[str, Prototype] = {}
         left_out = dict(snapshot.damaged)
         for name, record in snapshot.records.items():
             if record.id not in self._damaged and record.id not in prototypes:
                 try:
                     known = self._prototypes.get(record.id)
-                    if known is None or width not in (None, known.size):
+                    if known is None or width not in (None, known.descriptor_C.size):
                         known = read_prototype(store, record, width)
+                        read_tiling(record)
                     prototypes[record.id] = known
                 except VersionGoneError:
                     raise
@@ -164,22 +364,59 @@ class BankSet:
                 left_out[name] = self._damaged[record.id].reason
         self._prototypes = prototypes
         usable = {name: record for name, record in snapshot.records.items() if name not in left_out}
-        stacked = [prototypes[record.id] for record in usable.values()]
-        alike = len({prototype.size for prototype in stacked}) == 1
-        return TaskView(usable, left_out, np.stack(stacked) if alike else np.empty((0, width or 0), np.float32))
+        known_ones = [prototypes[record.id] for record in usable.values()]
+        alike = len({prototype.descriptor_C.size for prototype in known_ones}) == 1
+        return TaskView(
+            usable,
+            left_out,
+            np.stack([each.descriptor_C for each in known_ones]) if alike else np.empty((0, width or 0), np.float32),
+            np.stack([each.thumbnail_P for each in known_ones]) if known_ones else np.empty((0, 0), np.float32),
+            [each.exposure for each in known_ones],
+            [read_tiling(record) for record in usable.values()],
+            [each.reference for each in known_ones],
+        )
+
+    def exposures(self, view: TaskView, thumbnail_NP: Floats, task: str | None = None) -> list[Exposure | None]:
+        """Per image, the exposure to encode it with first: that of the task that its thumbnail is most like."""
+        return [view.exposures[t] for t in self._first_tasks(view, thumbnail_NP, task)]
+
+    def _first_tasks(self, view: TaskView, thumbnail_NP: Floats, task: str | None = None) -> list[int]:
+        """Per image, the task whose thumbnail is most like its own; the first where all tasks want the same pose."""
+        count = len(thumbnail_NP)
+        if task is not None:
+            return [view.names.index(task)] * count
+        if len(set(view.poses)) == 1:
+            return [0] * count
+        nearest: list[int] = np.argmin(prototype_distances(thumbnail_NP, view.thumbnail_TP), axis=1).tolist()
+        return nearest
+
+    def nearest_exposures(self, view: TaskView, descriptor_NC: Floats) -> list[Exposure | None]:
+        """Per image, the exposure of the task that its descriptor is nearest to."""
+        return [view.exposures[t] for t in self._nearest_tasks(view, descriptor_NC)]
+
+    def _nearest_tasks(self, view: TaskView, descriptor_NC: Floats) -> list[int]:
+        nearest: list[int] = np.argmin(prototype_distances(descriptor_NC, view.prototype_TC), axis=1).tolist()
+        return nearest
 
     def route(self, view: TaskView, descriptor_NC: Floats) -> list[list[str]]:
         """Per image, the names of the tasks to compare it with, nearest first."""
-        names = list(view.records)
+        names = view.names
         distance_NT = prototype_distances(descriptor_NC, view.prototype_TC)
         return [
             [names[t] for t in chosen] for chosen in shortlist(distance_NT, self._preset.limit, self._preset.margin)
         ]
 
     def score(
-        self, store: TaskStore, view: TaskView, patches_NHWC: Array, candidates: Sequence[Sequence[str]]
+        self,
+        store: TaskStore,
+        view: TaskView,
+        patches_NHWC: Array,
+        candidates: Sequence[Sequence[str]],
+        moved: Sequence[Transform | None] | None = None,
     ) -> list[TaskScores]:
         """Per image, its score under each of its candidate tasks; a bank is loaded once for all its images.
+
+        ``moved`` is how each image was moved before it was encoded.
 
         :raises OutdatedViewError: a bank cannot be read; the next view leaves it out, or has its next version.
         """
@@ -189,15 +426,23 @@ class BankSet:
             record = view.records[name]
             try:
                 bank = self._cache.get(store, record)
-                distance_NHW = bank.distances(patches_NHWC[rows], self._preset.radius, self._threads)
+                distances = bank.distances(patches_NHWC[rows], self._preset.radius, self._threads)
             except VersionGoneError as error:
                 raise OutdatedViewError from error
             except StoreError as error:
                 self._damaged[record.id] = _Damage(record, str(error), store.files_stamp(record))
                 raise OutdatedViewError from error
-            score_N = to_numpy(pool(distance_NHW, self._preset.top))
-            for n, score, distance_HW in zip(rows, score_N.tolist(), to_numpy(distance_NHW), strict=True):
-                scores[n][name] = TaskScore(score, distance_HW, bank)
+            fused, level_N = bank.read(distances, self._preset), bank.levels_of(distances)
+            for k, n in enumerate(rows):
+                scores[n][name] = TaskScore(
+                    float(fused.score_N[k]),
+                    fused.map_NHW[k],
+                    bank,
+                    fused.reading_NR[k],
+                    float(level_N[k]),
+                    distances.one(k) if bank.settings.smallest_area else None,
+                    moved[n] if moved else None,
+                )
         return scores
 
 
@@ -224,7 +469,8 @@ def nothing_learned() -> InputError:
 class _BankCache:
     """An LRU cache of banks, limited in bytes; at least one stays."""
 
-    def __init__(self, budget: int, to_device: Callable[[NDArray[Any]], Array]) -> None:
+    def __init__(self, preset: Preset, budget: int, to_device: Callable[[NDArray[Any]], Array]) -> None:
+        self._preset = preset
         self._budget = budget
         self._to_device = to_device
         self._banks: OrderedDict[str, Bank] = OrderedDict()
@@ -242,7 +488,7 @@ class _BankCache:
         with self._lock:
             bank = self._banks.pop(record.name, None)
             if bank is None or bank.record.id != record.id:
-                bank = open_bank(store, record, self._to_device, self._budget)
+                bank = open_bank(store, record, self._preset, self._to_device, self._budget)
             self._banks[record.name] = bank
             while len(self._banks) > 1 and self.nbytes > self._budget:
                 self._banks.popitem(last=False)

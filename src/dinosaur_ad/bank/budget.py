@@ -42,7 +42,9 @@ class Form:
 class Frame:
     """What the size of a task's files depends on besides the form of its bank.
 
-    ``width`` is the encoder's channels, ``images`` how many were learned and ``scores`` how many calibrate it.
+    ``width`` is the encoder's channels, ``images`` how many were learned and ``scores`` how many calibrate it, of each
+    of which distances of ``maps`` bytes are kept. ``beside`` is how many numbers are kept once beside the prototype:
+    a thumbnail, and what is usual for each reading.
     """
 
     places: int
@@ -50,6 +52,8 @@ class Frame:
     images: int
     scores: int
     prototype: int
+    maps: int = 0
+    beside: int = 0
 
     def bytes(self, form: Form) -> int:
         """The files that inspecting reads; there is no reserve within a budget."""
@@ -58,7 +62,7 @@ class Frame:
         size += 4 * self.places if form.precision == "int8" else 0
         size += 2 * self.width * form.channels if form.rotated else 0
         # Each score comes with a level and the image it belongs to.
-        return size + 12 * self.scores + 4 * self.prototype
+        return size + (12 + self.maps) * self.scores + 4 * (self.prototype + self.beside)
 
     @property
     def source_type(self) -> np.dtype[Any]:

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank.bank import PackedVectors
+from dinosaur_ad.bank.bank import Memory, PackedVectors, levels, read_images
 from dinosaur_ad.bank.bank_files import (
     Arrays,
     descriptor_width,
     learned_digests,
     learned_images,
     read_bank,
+    read_calibration_maps,
     read_candidates,
+    read_coarse,
     read_prototype,
+    read_tiling,
+    read_zone,
+    usual_image_size,
 )
 from dinosaur_ad.bank.budget import Form, Frame, choose, fewer_members, say_bytes
-from dinosaur_ad.core.arrays import Array, like, namespace, to_numpy
+from dinosaur_ad.bank.calibrating import Calibration
+from dinosaur_ad.bank.image_features import ImageFeatures, ImageSums
+from dinosaur_ad.bank.layout import Layout
+from dinosaur_ad.bank.learning_block import COARSE_SHARE, Copies, LearningBlock
+from dinosaur_ad.bank.position import Position, is_free
+from dinosaur_ad.bank.settings import Settings
+from dinosaur_ad.core.arrays import Array, to_numpy
 from dinosaur_ad.core.coreset import coreset_size
-from dinosaur_ad.core.memory import Coreset, distances_to_others, remember, unseen_memories
+from dinosaur_ad.core.exposure import THUMBNAIL, Exposure
+from dinosaur_ad.core.memory import Coreset, distances_to_others, unseen_parts
 from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.core.projection import principal_axes, project
+from dinosaur_ad.core.projection import principal_axes
+from dinosaur_ad.core.readings import COARSE_RADIUS, Distances, windows
+from dinosaur_ad.core.registration import Reference
+from dinosaur_ad.core.scoring import ANYWHERE
+from dinosaur_ad.core.tiles import Tiling
+from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
@@ -37,59 +53,21 @@ CALIBRATION_IMAGES = 200
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """The form of a bank, and how the encoder's patches become its vectors.
-
-    ``projected`` candidates lie along the basis already: those of a stored task do; those of a new one have all
-    channels, because members that are picked by all of them cover better. Int8 scales do not fall below ``scale_HW``.
-    """
-
-    form: Form
-    basis_CK: Array | None = None
-    scale_HW: Array | None = None
-    projected: bool = False
-
-    def own(self, patches_NHWC: Array) -> Array:
-        """Patches of the encoder with the channels of the candidates."""
-        return project(patches_NHWC, self.basis_CK) if self.projected else patches_NHWC
-
-    def along_basis(self, vectors: Array) -> Array:
-        """Vectors of candidates with the channels that are stored."""
-        return vectors if self.projected or self.basis_CK is None else project(vectors, self.basis_CK)
-
-    def packed(self, vectors_HWMC: Array) -> PackedVectors:
-        """Vectors of candidates as they are stored."""
-        vectors_HWMK = self.along_basis(vectors_HWMC)
-        return PackedVectors.projected(vectors_HWMK, self.form.precision, self.basis_CK, self.scale_HW)
-
-    def with_members(self, members: int) -> _Layout:
-        return replace(self, form=replace(self.form, members=members))
-
-    def with_channels(self, channels: int) -> _Layout:
-        """Without the least important channels."""
-        basis_CK = None if self.basis_CK is None else self.basis_CK[:, :channels]
-        return replace(self, form=replace(self.form, channels=channels), basis_CK=basis_CK)
-
-    def narrowed(self, coreset: Coreset) -> Coreset:
-        """Candidates of a layout that may have had more channels."""
-        if not self.projected:
-            return coreset
-        return coreset._replace(vectors_HWMC=coreset.vectors_HWMC[..., : self.form.channels])
-
-
-@dataclass(frozen=True)
 class _Contents:
     """What a builder has once it was given images.
 
-    ``candidates`` are the bank's members and, after them, the reserve for later updates; ``whole`` is how many members
-    there would be without a budget.
+    ``candidates`` are the bank's members and, after them, the reserve for later updates; ``coarse`` are windows, where
+    the preset has a coarse reading. ``whole`` is how many members there would be without a budget, ``copies`` how many
+    moved copies were given with the images.
     """
 
-    layout: _Layout
+    layout: Layout
     frame: Frame
     whole: int
+    copies: int
     candidates: Coreset
-    descriptor_sum: NDArray[np.float64]
+    coarse: Coreset | None
+    sums: ImageSums
 
     @property
     def members(self) -> Coreset:
@@ -99,30 +77,41 @@ class _Contents:
 class BankBuilder:
     """Builds the bank of a task from blocks of normal images, or adds images to a stored one.
 
-    ``scores`` and ``levels`` are the image scores and the median patch distances of the calibration images, ``scored``
-    is the image each belongs to (-1: held out, or unknown). ``control_scores`` are those of the control images.
-    ``digests`` are hashes of ``images``, empty where they are not known. ``seconds`` is how long each step took.
+    ``calibration`` has the scores of images that the memory had not seen; ``control_scores`` and ``control_levels`` are
+    those of the control images. ``digests`` are hashes of ``images``, empty where they are not known. ``exposure`` is
+    what the images were matched to, ``image_size`` their usual (height, width). ``position`` is how the parts lie and
+    ``reference`` what images were registered to, both None unless :meth:`lie` was told. ``settings`` are those of the
+    task. ``seconds`` is how long each step took. ``tiling`` is how the images were cut into tiles, None if they were
+    not.
 
-    ``calibration`` is "unseen" (each image is scored by a coreset of the others), "in-sample", or "held-out" (other
-    images are given to :meth:`calibrate`). Without a ``precision`` the preset decides it. With a ``budget`` in bytes
-    the number of members and channels is chosen when the first images come, and no reserve is stored.
+    ``kind`` of calibration is "unseen" (each image is scored by a coreset of the others), "in-sample", or "held-out"
+    (other images are given to :meth:`calibrate`). Without a ``precision`` the preset decides it. With a ``budget`` in
+    bytes, the preset's unless given, the number of members and channels is chosen when the first images come, and no
+    reserve is stored.
     """
 
     def __init__(
-        self, preset: Preset, seed: int, calibration: str, *, precision: str | None = None, budget: int | None = None
+        self, preset: Preset, seed: int, kind: str, *, precision: str | None = None, budget: int | None = None
     ) -> None:
         self.preset = preset
-        self.budget = budget
+        self.budget = budget or (preset.budget if precision is None else None)
         self.images: list[str] = []
         self.digests: list[str] = []
-        self.scores: list[float] = []
-        self.levels: list[float] = []
-        self.scored: list[int] = []
+        self.exposure: Exposure | None = None
+        self.image_size: tuple[int, int] | None = None
+        self.position: Position | None = None
+        self.reference: Reference | None = None
+        self.settings = Settings()
+        self.tiling: Tiling | None = None
+        self.calibration = Calibration(preset)
         self.control_scores: Floats = np.empty(0, np.float32)
+        self.control_levels: Floats = np.empty(0, np.float32)
         self.seconds = {"memory": 0.0, "calibrate": 0.0}
         self._seed = seed
-        self._calibration = calibration
+        self._kind = kind
+        self._budget_of_tile = budget is None
         self._precision = precision
+        self._zone: Zone | None = None
         self._contents: _Contents | None = None
 
     @classmethod
@@ -136,27 +125,49 @@ class BankBuilder:
         bank, packed = read_bank(store, record)
         stored = record.manifest.get("bank", {})
         prototype = read_prototype(store, record, descriptor_width(preset, packed))
-        builder = cls(preset, seed, preset.calibration, budget=budget or stored.get("budget"))
+        builder = cls(preset, seed, preset.calibration)
+        builder.budget = budget or stored.get("budget")
         builder.images, builder.digests = learned_images(record), learned_digests(record)
-        builder.scores, builder.levels, builder.scored = (bank[key].tolist() for key in ("scores", "levels", "scored"))
-        builder.control_scores = bank["foreign"]
+        builder.exposure, builder.image_size = prototype.exposure, usual_image_size(record)
+        builder.settings, builder._zone = Settings.of(record), read_zone(record, packed)
+        builder.position, builder.reference = Position.of(record), prototype.reference
+        builder.tiling, builder._budget_of_tile = read_tiling(record), False
+        maps, anywhere = read_calibration_maps(store, record, preset), is_free(builder.position)
+        builder.calibration = Calibration.stored(preset, bank, maps, builder._zone, builder.tiles, anywhere=anywhere)
+        builder.control_scores, builder.control_levels = bank["foreign"], bank["foreign_levels"]
         height, width = packed.values_HWMK.shape[:2]
         count, rotated = len(builder.images), packed.basis_CK is not None
         form = Form(packed.members, packed.channels, packed.precision, rotated)
-        frame = Frame(height * width, packed.width, count, len(builder.scores), prototype.size)
+        frame = builder._frame(
+            height, width, packed.width, count, len(builder.calibration), prototype.descriptor_C.size
+        )
         if builder.budget is not None and frame.bytes(form) > builder.budget:
             raise InputError(
                 f"A bank of {say_bytes(frame.bytes(form))} cannot be cut to {say_bytes(builder.budget)}: a smaller one "
                 "needs a threshold of its own, and so the images; learn the task anew with that budget."
             )
+        coarse = read_coarse(record, bank, packed) if "coarse" in preset.readings else None
         builder._contents = _Contents(
-            layout=_Layout(form, packed.basis_CK, packed.scale_HW, projected=rotated),
+            layout=Layout(
+                form,
+                packed.basis_CK,
+                packed.scale_HW,
+                projected=rotated,
+                coarse_scale_hw=coarse.packed.scale_HW if coarse else None,
+            ),
             frame=frame,
             whole=stored.get("whole", packed.members),
+            copies=stored.get("copies", 0),
             candidates=read_candidates(store, record),
-            descriptor_sum=prototype.astype(np.float64) * count,
+            coarse=Coreset(coarse.packed.vectors(), coarse.source_hwM.astype(np.int32)) if coarse else None,
+            sums=ImageSums(prototype.descriptor_C * np.float64(count), prototype.thumbnail_P * np.float64(count)),
         )
         return builder
+
+    def lie(self, position: Position | None, reference: Reference | None) -> None:
+        """Say how the parts lie, before the first images are added."""
+        self.position, self.reference = position, reference
+        self.calibration.anywhere = is_free(position)
 
     @property
     def _built(self) -> _Contents:
@@ -165,80 +176,128 @@ class BankBuilder:
         return self._contents
 
     @property
+    def tiles(self) -> int:
+        """Of how many tiles an image consists."""
+        return self.tiling.count if self.tiling else 1
+
+    def cut_into(self, tiling: Tiling | None) -> None:
+        """Say how the images are cut, before the first are added. A preset's budget is that of one tile, and one that
+        was given that of the whole task."""
+        if tiling is None or self.tiling is not None:
+            return
+        self.tiling, self.calibration = tiling, Calibration(self.preset, tiles=tiling.count)
+        if self.budget and self._budget_of_tile:
+            self.budget *= tiling.count
+
+    @property
+    def copies(self) -> int:
+        """How many moved copies were learned with the images."""
+        return self._contents.copies if self._contents else 0
+
+    @property
     def members(self) -> int:
         """The number of patches at each location."""
         return self._contents.layout.form.members if self._contents else 0
 
+    def _frame(self, height: int, width: int, channels: int, images: int, scores: int, prototype: int) -> Frame:
+        """What the size of the files depends on besides the form of the bank."""
+        shape = windows(np.empty((1, height, width, 1), np.float32)).shape if "coarse" in self.preset.readings else None
+        coarse = shape[1] * shape[2] if shape else 0
+        maps, beside = 0, 3 * THUMBNAIL**2 + 2 if self.preset.exposure else 0
+        beside += self.reference.edges_hw.size if self.reference else 0
+        if len(self.preset.readings) > 1:
+            maps, beside = (
+                2 * (height * width + coarse) + 5,
+                beside + height * width + 2 * len(self.preset.readings) + 1,
+            )
+        return Frame(height * width + COARSE_SHARE * coarse, channels, images, scores, prototype, maps, beside)
+
     # --- adding images ---
 
-    def add(
-        self, names: list[str], patches_NHWC: Array, descriptor_NC: Floats, digests: list[str] | None = None
-    ) -> None:
+    def add(self, features: ImageFeatures, copies: Copies | None = None) -> None:
         """Learn from one more block of normal images; if the patches are on a GPU, the coreset is computed there."""
+        names, patches_NHWC, descriptor_NC = features.names, features.patches_NHWC, features.descriptor_NC
         started, first, total = time.perf_counter(), len(self.images), len(self.images) + len(names)
         count, height, width, channels = patches_NHWC.shape
         # Calibration scores no more of them than this; held-out ones are counted when they come.
-        scores = len(self.scores) + min(count, CALIBRATION_IMAGES + count // 5 + 1)
-        frame = Frame(height * width, channels, total, scores, descriptor_NC.shape[1])
-        whole = coreset_size(total, self.preset.ratio, self.preset.minimum)
+        scores = len(self.calibration) + min(count, CALIBRATION_IMAGES + count // 5 + 1)
+        frame = self._frame(height, width, channels, total, scores, descriptor_NC.shape[1])
         old = self._contents
+        all_copies = (old.copies if old else 0) + (len(copies.copy_of_P) if copies else 0)
+        whole = coreset_size(total + all_copies, 0, self._wanted(total))
         if old is None:
-            layout, known = self._first_layout(patches_NHWC, frame, whole), None
+            layout, known, known_coarse = self._first_layout(patches_NHWC, frame, whole), None, None
         else:
             layout = self._next_layout(old.layout, frame, whole)
             known = layout.narrowed(old.candidates)
-        own_NHWC = layout.own(patches_NHWC)
-        source_N = like(np.arange(first, total), own_NHWC, namespace(own_NHWC).int32)
+            known_coarse = layout.narrowed(old.coarse) if old.coarse else None
+        block = LearningBlock.of(layout, patches_NHWC, copies, first, with_windows="coarse" in self.preset.readings)
         # More candidates than members are picked only where they will be stored.
         keep = layout.form.members if self.budget else round(layout.form.members * (1 + self.preset.reserve))
-        candidates = remember(own_NHWC, source_N, keep, known=known, seed=self._seed)
+        candidates, coarse = block.remembered(keep, known, known_coarse, self._seed)
         # Without a reserve there may be fewer candidates than the number of images would allow.
         layout = layout.with_members(min(layout.form.members, candidates.members))
-        summed = descriptor_NC.sum(axis=0, dtype=np.float64)
-        summed = summed if old is None else old.descriptor_sum + summed
-        self._contents = _Contents(layout, frame, whole, candidates, summed)
+        summed = features.sums() if old is None else old.sums.plus(features.sums())
+        self._contents = _Contents(layout, frame, whole, all_copies, candidates, coarse, summed)
         self.images += names
-        self.digests += digests or [""] * len(names)
+        self.digests += features.digests
         self.seconds["memory"] += time.perf_counter() - started
 
         started = time.perf_counter()
         if old is not None:
             self._recalibrate(old, self._contents, first)
-        self._calibrate_block(own_NHWC, known, first)
+        self._calibrate_block(block, known, known_coarse)
         self.seconds["calibrate"] += time.perf_counter() - started
+
+    def _wanted(self, images: int) -> int:
+        """The members a location of a task of so many images should have; few where all locations share them."""
+        if is_free(self.position):
+            return self.preset.minimum
+        return max(self.preset.minimum, int(self.preset.ratio * images + 1e-9))
 
     def calibrate(self, patches_NHWC: Array) -> None:
         """Score held-out normal images with the bank as it is, for the threshold."""
-        self._fit(len(self.scores) + patches_NHWC.shape[0])
+        self._fit(len(self.calibration) + patches_NHWC.shape[0])
         contents = self._built
-        vectors_HWMC = contents.members.vectors_HWMC
-        self._take(contents.layout.own(patches_NHWC), vectors_HWMC, [-1] * patches_NHWC.shape[0])
+        own = contents.layout.own(patches_NHWC)
+        coarse = windows(own) if contents.coarse else None
+        self._take(own, coarse, contents.members, contents.coarse, [-1] * patches_NHWC.shape[0])
+
+    def recalibrate(self, patches_NHWC: Array) -> None:
+        """Take the threshold, and what is usual for each reading, from other normal images; the memory stays."""
+        self.calibration = Calibration(self.preset, self._zone, self.tiles, anywhere=is_free(self.position))
+        self._kind = "held-out"
+        self.calibrate(patches_NHWC)
 
     def score_controls(self, patches_NHWC: Array) -> None:
         """Score the control images with the bank as it is."""
         contents = self._built
-        packed = contents.layout.packed(contents.members.vectors_HWMC)
-        distance_NHW = packed.distances(patches_NHWC, self.preset.radius)
-        self.control_scores = np.asarray(to_numpy(pool(distance_NHW, self.preset.top)), np.float32)
+        patches = contents.layout.packed(contents.members.vectors_HWMC)
+        coarse = contents.layout.packed_coarse(contents.coarse.vectors_HWMC) if contents.coarse else None
+        memory = Memory(patches, coarse=coarse, anywhere=is_free(self.position))
+        distances = memory.distances(patches_NHWC, self.preset.radius)
+        scale = self.calibration.scale
+        self.control_scores = read_images(distances, self.preset, scale, self._zone, self.tiles).score_N
+        self.control_levels = levels(distances, self._zone if scale else None)
 
-    def _calibrate_block(self, own_NHWC: Array, known: Coreset | None, first: int) -> None:
-        """Score the images of a block that was just added, the first of which has the index ``first``."""
-        total = len(self.images)
-        if self._calibration == "in-sample":
-            self._fit(len(self.scores) + total - first)
-            self._take(own_NHWC, self._built.members.vectors_HWMC, range(first, total))
-        elif self._calibration == "unseen" and total > 1:
-            unseen = unseen_memories(
-                own_NHWC,
-                self.members,
-                at_least=CALIBRATION_IMAGES,
-                # A fifth less hardly thins a large memory; a small one needs nearly all its images to be itself.
-                parts=min(20, max(5, 2000 // total)),
-                known=known,
-                seed=self._seed,
-            )
-            for held_out, coreset in unseen:
-                self._take(own_NHWC[held_out], coreset.vectors_HWMC, (held_out + first).tolist())
+    def _calibrate_block(self, block: LearningBlock, known: Coreset | None, known_coarse: Coreset | None) -> None:
+        """Score the images of a block that was just added."""
+        total, count = len(self.images), block.own_NHWC.shape[0]
+        if self._kind == "in-sample":
+            self._fit(len(self.calibration) + count)
+            contents = self._built
+            images = list(range(block.first, block.first + count))
+            self._take(block.own_NHWC, block.windows_NhwC, contents.members, contents.coarse, images)
+        elif total > 1 and (self._kind == "unseen" or len(self.preset.readings) > 1):
+            # Where other images give the threshold, these still say what is usual for each reading.
+            counts = self._kind == "unseen"
+            # A fifth less hardly thins a large memory; a small one needs nearly all its images to be itself.
+            parts = min(20, max(5, 2000 // total))
+            for held_out, rest in unseen_parts(count, at_least=CALIBRATION_IMAGES, parts=parts, seed=self._seed):
+                members, coarse = block.some(rest).remembered(self.members, known, known_coarse, self._seed)
+                some = block.some(held_out)
+                images = (held_out + block.first).tolist()
+                self._take(some.own_NHWC, some.windows_NhwC, members, coarse, images, counts=counts)
 
     def _recalibrate(self, old: _Contents, new: _Contents, images: int) -> None:
         """Scale the scores of earlier images to what they would be with the bank of now.
@@ -248,47 +307,68 @@ class BankBuilder:
         is unknown which image a score belongs to, the median share is taken.
         """
         narrower = new.layout.form.channels < old.layout.form.channels
-        if self._calibration == "in-sample" and not narrower:
+        if self._kind == "in-sample" and not narrower:
             return
-        before, patches, after = old.members, new.layout.narrowed(old.members), new.members
-        if narrower:  # compared by the channels that are stored, of which there are fewer now
+        shares = self._shares(old, new, old.members, new.members, images)
+        coarse = shares
+        if old.coarse is not None and new.coarse is not None:
+            coarse = self._shares(old, new, old.coarse, new.coarse, images)
+        self.calibration.rescale(shares, coarse)
+
+    def _shares(self, old: _Contents, new: _Contents, before: Coreset, after: Coreset, images: int) -> list[float]:
+        """By which share the distances of each calibration image fall."""
+        patches = new.layout.narrowed(before)
+        if new.layout.form.channels < old.layout.form.channels:  # compared by the channels that are stored now
             before, patches, after = (
                 coreset._replace(vectors_HWMC=layout.along_basis(coreset.vectors_HWMC))
                 for layout, coreset in ((old.layout, before), (new.layout, patches), (new.layout, after))
             )
         was_N, is_N = (
-            to_numpy(pool(distances_to_others(own, members, self.preset.radius, images), self.preset.top))
+            to_numpy(pool(distances_to_others(own, members, self.preset.radius, images), self.preset.top / self.tiles))
             for own, members in ((before, before), (patches, after))
         )
         share_N = np.minimum(1.0, np.divide(is_N, was_N, out=np.ones_like(is_N), where=was_N > 0))
         known_N = was_N > 0
         usual = float(np.median(share_N[known_N])) if known_N.any() else 1.0
-        shares = [float(share_N[n]) if n >= 0 and known_N[n] else usual for n in self.scored]
-        self.scores = [score * share for score, share in zip(self.scores, shares, strict=True)]
-        self.levels = [level * share for level, share in zip(self.levels, shares, strict=True)]
+        return [float(share_N[n]) if n >= 0 and known_N[n] else usual for n in self.calibration.scored]
 
-    def _take(self, own_NHWC: Array, vectors_HWMC: Array, images: Iterable[int]) -> None:
-        """Score normal images with vectors of candidates."""
+    def _take(
+        self,
+        own_NHWC: Array,
+        windows_NhwC: Array | None,
+        members: Coreset,
+        coarse: Coreset | None,
+        images: list[int],
+        *,
+        counts: bool = True,
+    ) -> None:
+        """Score normal images with candidates."""
         layout = self._built.layout
         # Not rounded to float16, which changes no score by more than a part in ten thousand.
-        packed = layout.packed(vectors_HWMC) if layout.form.precision == "int8" else PackedVectors(vectors_HWMC)
-        patches_NHWK = own_NHWC if layout.projected else packed.tokens(own_NHWC)
-        distance_NHW = packed._replace(basis_CK=None).distances(patches_NHWK, self.preset.radius)
-        self.scores += pool(distance_NHW, self.preset.top).tolist()
-        self.levels += np.median(to_numpy(distance_NHW), axis=(1, 2)).tolist()
-        self.scored += images
+        exact = layout.form.precision != "int8"
+        patches = PackedVectors(members.vectors_HWMC) if exact else layout.packed(members.vectors_HWMC)
+        patches_NHWK = own_NHWC if layout.projected or exact else layout.along_basis(own_NHWC)
+        free = is_free(self.position)
+        point_NHW = patches.projected_distances(patches_NHWK, ANYWHERE if free else self.preset.radius)
+        coarse_Nhw = None
+        if coarse is not None and windows_NhwC is not None:
+            packed = PackedVectors(coarse.vectors_HWMC) if exact else layout.packed_coarse(coarse.vectors_HWMC)
+            windows_NhwK = windows_NhwC if layout.projected or exact else layout.along_basis(windows_NhwC)
+            coarse_Nhw = packed.projected_distances(windows_NhwK, ANYWHERE if free else COARSE_RADIUS)
+        self.calibration.take(Distances(point_NHW, coarse_Nhw), images, counts=counts)
 
     # --- the form of the bank ---
 
-    def _first_layout(self, patches_NHWC: Array, frame: Frame, whole: int) -> _Layout:
+    def _first_layout(self, patches_NHWC: Array, frame: Frame, whole: int) -> Layout:
         """Without a budget, as the preset or the requested precision says; with one, int8 and what fits."""
         if not self.budget:
-            return _Layout(Form(whole, frame.width, self._precision or self.preset.precision))
+            return Layout(Form(whole, frame.width, self._precision or self.preset.precision))
         precision = self._precision or "int8"
         form = choose(frame, Form(whole, frame.width, precision, rotated=precision == "int8"), self.budget)
-        return _Layout(form, principal_axes(patches_NHWC, form.channels) if form.rotated else None)
+        basis_CK = principal_axes(patches_NHWC, form.channels) if form.rotated else None
+        return Layout(form, basis_CK, projected=form.rotated and len(self.preset.readings) > 1)
 
-    def _next_layout(self, layout: _Layout, frame: Frame, whole: int) -> _Layout:
+    def _next_layout(self, layout: Layout, frame: Frame, whole: int) -> Layout:
         """With as many members as more images allow; within a budget they may take the place of channels."""
         if self.budget and layout.form.rotated:
             channels = choose(frame, replace(layout.form, members=whole), self.budget).channels
@@ -299,30 +379,37 @@ class BankBuilder:
     def _fit(self, scores: int) -> None:
         """Stay within the budget with so many scores in the file."""
         contents = self._built
-        layout, frame = contents.layout, replace(contents.frame, scores=scores)
+        layout, frame, coarse = contents.layout, replace(contents.frame, scores=scores), contents.coarse
         if self.budget:
             layout = layout.with_members(fewer_members(frame, layout.form, self.budget).members)
-        self._contents = replace(contents, layout=layout, frame=frame)
+            coarse = coarse.first(COARSE_SHARE * layout.form.members) if coarse else None
+        self._contents = replace(contents, layout=layout, frame=frame, coarse=coarse)
 
     # --- what is stored ---
 
     def files(self) -> dict[str, Arrays]:
-        """The arrays to store, by file: for inspecting, for routing and, without a budget, for updating."""
+        """The arrays to store, by file: for inspecting, for routing, and for later changes."""
         contents, members, limited = self._built, self.members, self.budget is not None
         candidates = contents.members if limited else contents.candidates
         packed, source_HWK = contents.layout.packed(candidates.vectors_HWMC), to_numpy(candidates.source_HWM)
         source_type = contents.frame.source_type if limited else np.int32
-        files: dict[str, Arrays] = {
-            "bank": packed.first(members).arrays()
-            | {
-                "source": np.ascontiguousarray(source_HWK[:, :, :members], source_type),
-                "scores": np.asarray(self.scores, np.float32),
-                "levels": np.asarray(self.levels, np.float32),
-                "scored": np.asarray(self.scored, np.int32),
-                "foreign": self.control_scores,
-            },
-            "prototype": {"prototype": (contents.descriptor_sum / len(self.images)).astype(np.float32)},
-        }
+        bank: Arrays = packed.first(members).arrays() | self.calibration.arrays()
+        bank["source"] = np.ascontiguousarray(source_HWK[:, :, :members], source_type)
+        bank |= {"foreign": self.control_scores, "foreign_levels": self.control_levels}
+        if contents.coarse is not None:
+            coarse = contents.layout.packed_coarse(contents.coarse.vectors_HWMC)._replace(basis_CK=None).arrays()
+            bank |= {f"coarse_{name}": values for name, values in coarse.items()}
+            bank["coarse_source"] = np.ascontiguousarray(to_numpy(contents.coarse.source_HWM), source_type)
+        count = len(self.images)
+        prototype: Arrays = {"prototype": (contents.sums.descriptor_C / count).astype(np.float32)}
+        if self.exposure is not None:
+            prototype["exposure"] = np.asarray(self.exposure, np.float32)
+            prototype["thumbnail"] = (contents.sums.thumbnail_P / count).astype(np.float32)
+        if self.reference is not None:
+            prototype["reference"] = self.reference.edges_hw
+        files = {"bank": bank, "prototype": prototype}
+        if maps := self.calibration.maps():
+            files["calibration"] = maps
         if limited:
             return files
         values = "vectors" if packed.scale_HW is None else "codes"
@@ -343,7 +430,15 @@ class BankBuilder:
                 "width": contents.frame.width,
                 "whole": contents.whole,
                 "budget": self.budget,
+                "copies": contents.copies,
             },
-            "calibration": {"kind": self._calibration, "scores": len(self.scores)},
+            "calibration": {"kind": self._kind, "scores": len(self.calibration.scored_images)},
             "preset": self.preset.name,
-        }
+        } | self._known()
+
+    def _known(self) -> dict[str, Any]:
+        """What of the manifest only some tasks have."""
+        known: dict[str, Any] = {"settings": self.settings.to_json(), "image_size": list(self.image_size or ())}
+        known["position"] = self.position.to_json() if self.position else None
+        known["tiles"] = self.tiling.to_json() if self.tiling else None
+        return {key: value for key, value in known.items() if value}

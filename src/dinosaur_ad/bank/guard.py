@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._text import printable
-from dinosaur_ad.bank.bank import Bank
-from dinosaur_ad.bank.bank_set import BankSet, TaskView
+from dinosaur_ad.bank.bank import Bank, alarm_threshold
+from dinosaur_ad.bank.bank_set import BankSet, EncodedImages, TaskScores, TaskView
 from dinosaur_ad.bank.building import BankBuilder
 from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
-from dinosaur_ad.bank.verdict import alarm_threshold, why_not_ready
+from dinosaur_ad.bank.verdict import why_not_ready
 from dinosaur_ad.core import outliers
-from dinosaur_ad.core.arrays import to_numpy
-from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.routing import prototype_distances
 from dinosaur_ad.errors import DinosaurError, TeachingRefusedError
+from dinosaur_ad.images.stream import batched
 from dinosaur_ad.inspection import Suspect
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
@@ -30,6 +29,8 @@ Floats = NDArray[np.float32]
 
 NAMED = 3
 """Images that a sentence names."""
+COMPARED = 50
+"""Images that are enough to see whether another task calls most of them normal."""
 
 
 class _OwnTask(NamedTuple):
@@ -62,7 +63,7 @@ class TeachingGuard:
         self._own: _OwnTask | None = None
         if store is not None and record is not None:
             bank = banks.bank(store, record)
-            self._own = _OwnTask(bank, alarm_threshold(preset, bank.scores, preset.false_alarms))
+            self._own = _OwnTask(bank, bank.threshold(preset, preset.false_alarms))
         self._images: list[str] = []
         self._foreign: dict[str, Suspect] = {}  # by name: reason enough to refuse
         self._doubtful: dict[str, Suspect] = {}  # worth a warning
@@ -70,53 +71,60 @@ class TeachingGuard:
 
     @property
     def threshold_before(self) -> float | None:
-        """The threshold of the task before the update."""
-        return self._own.threshold if self._own else None
+        """The threshold of the task before the update, as it is set."""
+        return self._own.bank.sensitivity(self._preset).threshold if self._own else None
+
+    @property
+    def threshold_ratio(self) -> float:
+        """By which factor these images alone would raise the threshold of an update, on the scale of before."""
+        return alarm_threshold(
+            self._preset, np.asarray(list(self._scores.values()), np.float32), self._preset.false_alarms
+        )
 
     # --- images, before they are added ---
 
-    def look_at(self, images: list[ImageFeatures], patches_NHWC: Floats, descriptor_NC: Floats) -> None:
+    def look_at(self, images: ImageFeatures) -> None:
         """Check a block of new images."""
-        names = [each.name for each in images]
+        names, patches_NHWC, descriptor_NC = images.names, images.patches_NHWC, images.descriptor_NC
         self._images += names
         self._find_blank(images)
         if self._own:
             score_N = self._compare_with_own(self._own, names, patches_NHWC)
-            self._compare_with_others(names, patches_NHWC, descriptor_NC, score_N)
+            self._compare_with_others(images, score_N)
         else:
             self._find_masks(images)
-            self._compare_with_others(names, patches_NHWC, descriptor_NC, None)
+            self._compare_with_others(images, None)
             self._compare_with_each_other(names, descriptor_NC)
 
-    def look_at_held_out(self, images: list[ImageFeatures]) -> None:
+    def look_at_held_out(self, images: ImageFeatures) -> None:
         """Check images that are for the threshold alone."""
-        self._images += [each.name for each in images]
+        self._images += images.names
         self._find_blank(images)
 
-    def _find_blank(self, images: list[ImageFeatures]) -> None:
-        for each in images:
-            if each.grey_range <= outliers.BLANK_RANGE:
-                self._refuse(each.name, "blank or nearly so", 0.0)
+    def _find_blank(self, images: ImageFeatures) -> None:
+        for name, grey_range in zip(images.names, images.grey_ranges, strict=True):
+            if grey_range <= outliers.BLANK_RANGE:
+                self._refuse(name, "blank or nearly so", 0.0)
 
     def _refuse(self, name: str, reason: str, score: float) -> None:
         self._foreign.setdefault(name, Suspect(name, reason, round(float(score), 3)))
 
-    def _find_masks(self, images: list[ImageFeatures]) -> None:
+    def _find_masks(self, images: ImageFeatures) -> None:
         """Black and white images among photos; where all are black and white, the product looks like that."""
-        masks = [each for each in images if each.black_and_white >= outliers.MASK_SHARE]
-        photos = [each.black_and_white for each in images if each.black_and_white < outliers.MASK_SHARE]
+        shares = dict(zip(images.names, images.black_and_white, strict=True))
+        photos = [share for share in shares.values() if share < outliers.MASK_SHARE]
         if photos and float(np.median(photos)) <= outliers.PHOTO_SHARE:
-            for each in masks:
-                self._refuse(each.name, "black and white like a mask", each.black_and_white)
+            for name, share in shares.items():
+                if share >= outliers.MASK_SHARE:
+                    self._refuse(name, "black and white like a mask", share)
 
     def _compare_with_own(self, own: _OwnTask, names: list[str], patches_NHWC: Floats) -> Floats:
         """Scores (N,) of new images under the bank as it was; images that differ from it all over are refused."""
         radius, bank = self._preset.radius, own.bank
-        distance_NHW = to_numpy(bank.distances(patches_NHWC, radius))
-        control_NHW = to_numpy(bank.distances(self._features.controls(), radius))
-        score_N: Floats = np.asarray(pool(distance_NHW, self._preset.top), np.float32)
-        level_N = np.median(distance_NHW, axis=(1, 2))
-        far = outliers.CONTROL_SHARE * float(np.median(control_NHW))
+        distances = bank.distances(patches_NHWC, radius)
+        score_N, level_N = bank.read(distances, self._preset).score_N, bank.levels_of(distances)
+        control_N = bank.levels_of(bank.distances(self._features.controls(bank.exposure, bank.tiling), radius))
+        far = outliers.CONTROL_SHARE * float(np.median(control_N))
         highest = outliers.highest_level_ratio(len(bank.images)) * bank.level
         for name, score, level in zip(names, score_N.tolist(), level_N.tolist(), strict=True):
             ratio = self._scores[name] = score / own.threshold if own.threshold > 0 else 0.0
@@ -127,14 +135,16 @@ class TeachingGuard:
                 self._doubtful[name] = Suspect(name, reason, round(ratio, 3))
         return score_N
 
-    def _compare_with_others(
-        self, names: list[str], patches_NHWC: Floats, descriptor_NC: Floats, score_N: Floats | None
-    ) -> None:
+    def _compare_with_others(self, images: ImageFeatures, score_N: Floats | None) -> None:
         """Find images that another task calls normal; ``score_N`` are their scores under the task of an update."""
         if self._store is None:
             return
+        names, descriptor_NC = images.names, images.descriptor_NC
         view = self._banks.view(self._store, descriptor_NC.shape[1])
-        others = [task for task in view.records if task != self._name]
+        # What is learned here was not prepared for the tiles of other tasks.
+        others = [
+            task for task, tiling in zip(view.names, view.tilings, strict=True) if task != self._name and tiling is None
+        ]
         if not others or not len(view.prototype_TC):
             return
         centre_C = self._centre(view, descriptor_NC)
@@ -142,23 +152,33 @@ class TeachingGuard:
         known = list(view.records)
         prototype_TC = view.prototype_TC[[known.index(task) for task in others]]
         distance_NT = prototype_distances(descriptor_NC, prototype_TC)
+        usual = max(float(np.median(own_N)), outliers.CLOSEST * float(np.linalg.norm(centre_C)))
+        outside_N = own_N > outliers.OUTSIDE * usual
+        if self._preset.exposure and outside_N.any():
+            routed_NC = self._routed_descriptors(view, images.some(np.flatnonzero(outside_N)))
+            distance_NT[outside_N] = prototype_distances(routed_NC, prototype_TC)
         nearest_N = np.argmin(distance_NT, axis=1)
         candidate_N = distance_NT.min(axis=1) < outliers.NEARER * own_N
         if not self._own:
-            usual = max(float(np.median(own_N)), outliers.CLOSEST * float(np.linalg.norm(centre_C)))
-            candidate_N &= own_N > outliers.OUTSIDE * usual
+            candidate_N &= outside_N
         for t in np.unique(nearest_N[candidate_N]).tolist():
             rows = np.flatnonzero(candidate_N & (nearest_N == t))
             rest = np.setdiff1d(np.arange(len(names)), rows)
-            if not self._own and self._same_product(others[t], patches_NHWC[rest], descriptor_NC[rest]):
+            if not self._own and self._same_product(others[t], images.some(rest[:: 1 + len(rest) // COMPARED])):
                 continue
-            ratios = self._ratios_under(others[t], patches_NHWC[rows], descriptor_NC[rows])
+            ratios = self._ratios_under(others[t], images.some(rows))
             for n, (ratio, score) in zip(rows.tolist(), ratios, strict=False):
                 own = None if score_N is None else float(score_N[n])
                 # Two conditions of one product may both call an image normal; that makes no task blind.
                 if ratio <= 1 and (own is None or self._scores[names[n]] > 1 or 2 * score < own):
                     self._foreign.pop(names[n], None)  # this says more than that it shows something else
                     self._refuse(names[n], f"belongs to '{others[t]}'", ratio)
+
+    def _routed_descriptors(self, view: TaskView, images: ImageFeatures) -> Floats:
+        """Descriptors (N, C') of images that are matched to the exposure of the task that they look like."""
+        at_once = 4 * self._features.encoder.batch_size
+        parts = (np.stack(pixels) for pixels in batched(images.pixels, at_once))
+        return np.concatenate([self._banks.encode(view, EncodedImages(self._features, pixels))[1] for pixels in parts])
 
     def _centre(self, view: TaskView, descriptor_NC: Floats) -> Floats:
         """Where the images of the task lie: its prototype, or the median of the images that are learned."""
@@ -167,28 +187,39 @@ class TeachingGuard:
             return centre_C
         return np.asarray(np.median(descriptor_NC, axis=0), np.float32)
 
-    def _same_product(self, task: str, patches_NHWC: Floats, descriptor_NC: Floats) -> bool:
+    def _same_product(self, task: str, images: ImageFeatures) -> bool:
         """Whether another task calls most of the other images normal too: then it is a second task of one product."""
-        ratios = self._ratios_under(task, patches_NHWC, descriptor_NC) if len(patches_NHWC) else []
+        ratios = self._ratios_under(task, images) if images.names else []
         return bool(ratios) and float(np.median([ratio for ratio, _ in ratios])) <= 1
 
-    def _ratios_under(self, task: str, patches_NHWC: Floats, descriptor_NC: Floats) -> list[tuple[float, float]]:
+    def _ratios_under(self, task: str, images: ImageFeatures) -> list[tuple[float, float]]:
         """Score over threshold, and score, of images under another task; none if it cannot be compared with.
 
         The threshold of a task that is not ready lies too high; the highest score of its normal images replaces it.
         """
-        assert self._store is not None
         try:
-            compared = self._banks.compare(self._store, patches_NHWC, descriptor_NC, task)
+            found = [scores[task] for scores in self._scores_under(task, images)]
         except DinosaurError:  # damaged, or forgotten by another process just now
             return []
-        bank = compared.scores[0][task].bank
-        threshold = alarm_threshold(self._preset, bank.scores, self._preset.false_alarms)
+        bank = found[0].bank
+        threshold = bank.threshold(self._preset, self._preset.false_alarms)
         if why_not_ready(task, threshold, bank.control_scores):
             threshold = float(np.max(bank.scores))
         if threshold <= 0:
             return []
-        return [(scores[task].score / threshold, scores[task].score) for scores in compared.scores]
+        return [(each.score / threshold, each.score) for each in found]
+
+    def _scores_under(self, task: str, images: ImageFeatures) -> list[TaskScores]:
+        """Scores of images under another task, whose exposure they are matched to where the preset has one; of images
+        in tiles the whole is compared."""
+        assert self._store is not None
+        whole = images.patches_NHWC.shape[1:3] == self._features.encoder.grid
+        if not self._preset.exposure and whole:
+            return self._banks.compare(self._store, images.patches_NHWC, images.descriptor_NC, task).scores
+        scores: list[TaskScores] = []
+        for pixels in batched(images.pixels, 4 * self._features.encoder.batch_size):
+            scores += self._banks.inspect(self._store, self._features, np.stack(pixels), task).scores
+        return scores
 
     def _compare_with_each_other(self, names: list[str], descriptor_NC: Floats) -> None:
         """Find images that lie far from the others, and two groups that lie far from each other."""
@@ -223,10 +254,11 @@ class TeachingGuard:
 
     def _find_high_scores(self, builder: BankBuilder) -> None:
         """Find images of a learn that the bank of the others scores far higher than the rest."""
-        if self._own or len(builder.scores) < outliers.FEWEST_IMAGES:
+        scores = builder.calibration.scores
+        if self._own or len(scores) < outliers.FEWEST_IMAGES:
             return
-        usual = float(np.median(builder.scores))
-        for image, score in zip(builder.scored, builder.scores, strict=True):
+        usual = float(np.median(scores))
+        for image, score in zip(builder.calibration.scored_images, scores.tolist(), strict=True):
             if image >= 0 and score > outliers.SCORE_RATIO * usual > 0:
                 name, ratio = builder.images[image], score / usual
                 reason = f"scores {ratio:.1f} times the median of the others"
@@ -245,12 +277,35 @@ class TeachingGuard:
         """Refuse an update after which far fewer images would be called anomalous."""
         if not self._own or not self._images:
             return
-        before = self._own.threshold
-        after = alarm_threshold(self._preset, np.asarray(builder.scores, np.float32), self._preset.false_alarms)
-        controls = builder.control_scores
+        after = alarm_threshold(self._preset, builder.calibration.scores, self._preset.false_alarms)
+        self._refuse_rise(self._own, after, builder.control_scores)
+
+    def check_recalibration(self, *, force: bool) -> tuple[Suspect, ...]:
+        """The suspicious images among those that the threshold is taken from anew, as :meth:`check` gives them.
+
+        With several readings what is usual for each is taken anew too, and the threshold becomes one of another scale;
+        so it is compared as these images would give it on the scale of before.
+
+        :raises TeachingRefusedError: the threshold would move far.
+        """
+        if self._own and not force:
+            self._refuse_foreign()
+            after = self._own.threshold * self.threshold_ratio
+            self._refuse_rise(self._own, after, self._own.bank.control_scores)
+            if self.threshold_ratio < 1 / outliers.highest_threshold_ratio(len(self._scores)):
+                raise TeachingRefusedError(
+                    f"Nothing was changed for '{self._name}', because its threshold would fall from "
+                    f"{self._own.threshold:.3g} to {after:.3g}, and good parts that were normal would be flagged; give "
+                    "images of all kinds of good parts, or take these all the same with --force (force=True)."
+                )
+        suspects = self._doubtful | self._foreign
+        return tuple(suspects[name] for name in dict.fromkeys(self._images) if name in suspects)
+
+    def _refuse_rise(self, own: _OwnTask, after: float, controls: Floats) -> None:
+        before = own.threshold
         lost = why_not_ready(self._name, after, controls) and not why_not_ready(self._name, before, controls)
         lost = lost if after > outliers.LOST_RATIO * before else ""  # normal images may raise it a little
-        if not lost and after <= outliers.highest_threshold_ratio(len(self._own.bank.images)) * before:
+        if not lost and after <= outliers.highest_threshold_ratio(len(own.bank.images)) * before:
             return
         highest = sorted(self._scores.items(), key=lambda item: -item[1])[:NAMED]
         suspects = [Suspect(name, f"scores {ratio:.1f} times the threshold", ratio) for name, ratio in highest]

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank.bank import Bank
-from dinosaur_ad.bank.bank_files import descriptor_width, open_bank, read_candidates, read_prototype
-from dinosaur_ad.bank.bank_set import TaskScores, most_normal
+from dinosaur_ad.bank.bank import Bank, patch_box
+from dinosaur_ad.bank.bank_files import (
+    descriptor_width,
+    open_bank,
+    read_calibration_maps,
+    read_candidates,
+    read_prototype,
+)
+from dinosaur_ad.bank.bank_set import TaskScore, TaskScores, most_normal
+from dinosaur_ad.bank.gallery import read_gallery
 from dinosaur_ad.bank.image_features import FeatureExtractor
-from dinosaur_ad.core.calibration import conformal_threshold, p_values, quantile_threshold
-from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.core.calibration import p_values
+from dinosaur_ad.core.exposure import exposure_gain
+from dinosaur_ad.core.map_regions import small_cells
+from dinosaur_ad.core.registration import Transform, carried_back, patches_in_image, seen_patches
+from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.images.stream import BatchImage
 from dinosaur_ad.inspection import Inspection, Rejected
@@ -21,7 +33,7 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 
 Floats = NDArray[np.float32]
 
-NORMAL, ANOMALOUS, NOT_READY = "normal", "anomalous", "not ready"
+NORMAL, ANOMALOUS, UNKNOWN, NOT_READY = "normal", "anomalous", "unknown", "not ready"
 LEAST_RATE = 1e-6
 """The lowest false-alarm rate; no set of normal images is large enough to calibrate a lower one."""
 
@@ -38,12 +50,6 @@ def check_rate(false_alarms: float) -> float:
             "usual."
         )
     return float(false_alarms)
-
-
-def alarm_threshold(preset: Preset, scores: Floats, false_alarms: float) -> float:
-    """The score above which an image is anomalous, from the ``scores`` a task's normals got when it was taught."""
-    rule = quantile_threshold if preset.calibration == "in-sample" else conformal_threshold
-    return rule(scores, check_rate(false_alarms))
 
 
 def why_not_ready(task: str, threshold: float, control_scores: Floats) -> str:
@@ -73,14 +79,86 @@ def judge(score: float, threshold: float) -> str:
     return NORMAL if score <= threshold else ANOMALOUS
 
 
+def unknown_level(level_N: Floats, control_level_N: Floats) -> float:
+    """The median patch distance above which an image shows none of the products: half way, by ratio, from what is usual
+    for normal images to what pictures without a product have; infinite where that is not known.
+
+    Defects change a part of an image, and so hardly its median; another product changes all of it.
+
+    >>> round(unknown_level(np.float32([0.1, 0.1]), np.float32([0.4, 0.4])), 3)
+    0.2
+    """
+    if not control_level_N.size or not level_N.size:
+        return math.inf
+    usual, foreign = float(np.median(level_N)), float(np.median(control_level_N))
+    return math.sqrt(usual * foreign) if 0 < usual < foreign else math.inf
+
+
 def check_task(preset: Preset, store: TaskStore, record: TaskRecord) -> None:
     """Read all that inspecting and updating a task need; a StoreError if it is damaged or cannot give a verdict."""
-    bank = open_bank(store, record)
+    bank = open_bank(store, record, preset)
     read_prototype(store, record, descriptor_width(preset, bank.packed))
     read_candidates(store, record)
-    threshold = alarm_threshold(preset, bank.scores, preset.false_alarms)
+    read_gallery(store, record, preset.size)
+    read_calibration_maps(store, record, preset)
+    threshold = bank.sensitivity(preset).threshold
     if reason := why_not_ready(record.name, threshold, bank.control_scores):
         raise StoreError(reason)
+
+
+def without_small_regions(found: TaskScore, preset: Preset, threshold: float) -> TaskScore:
+    """An image above the threshold, scored without its regions that are too small to count for the task.
+
+    Their patches and every window that one of them lies in are left out; what is left decides. Where a distance is no
+    number nothing is left out.
+    """
+    bank, smallest = found.bank, found.bank.settings.smallest_area
+    if not smallest or found.distances is None or found.score <= threshold or not np.isfinite(found.map_HW).all():
+        return found
+    small_HW = small_cells(found.map_HW, threshold, smallest)
+    zone = (bank.zone or Zone.of(np.ones(small_HW.shape, np.bool_))).without(small_HW)
+    rest = replace(bank, zone=zone).read(found.distances, preset)
+    return found._replace(score=float(rest.score_N[0]), reading_R=rest.reading_NR[0])
+
+
+class Controls(NamedTuple):
+    """Scores and levels of the control images under a bank."""
+
+    scores: Floats
+    levels: Floats
+
+
+def controls_of(bank: Bank, preset: Preset, features: FeatureExtractor) -> Controls:
+    """What the control images get under a bank; computed now for tasks taught by older versions."""
+    if bank.control_levels.size:
+        return Controls(bank.control_scores, bank.control_levels)
+    distances = bank.distances(features.controls(bank.exposure, bank.tiling), preset.radius)
+    return Controls(bank.read(distances, preset).score_N, bank.levels_of(distances))
+
+
+def unknown_limit(bank: Bank, preset: Preset, controls: Controls) -> float:
+    """The median patch distance above which an image is "unknown" to a task; infinite with in-sample calibration, the
+    procedure of the paper, which knows no such verdict."""
+    return unknown_level(bank.levels, controls.levels) if preset.calibration == "unseen" else math.inf
+
+
+def as_photographed(inspection: Inspection, moved: Transform) -> Inspection:
+    """The result of a registered image in the coordinates of the image as it was given."""
+    map_HW, worst = inspection.map, inspection.worst
+    inspected = np.ones(map_HW.shape, np.bool_) if inspection.inspected is None else inspection.inspected
+    height, width = map_HW.shape
+    rows, columns = patches_in_image(height, width, moved)
+    row, column = int(rows[worst.row, worst.column]), int(columns[worst.row, worst.column])
+    box = patch_box(row, column, map_HW.shape, inspection.image_size)
+    at_worst = np.zeros(map_HW.shape, np.bool_)
+    at_worst[row, column] = True
+    return replace(
+        inspection,
+        map=carried_back(map_HW, moved),
+        worst=replace(worst, row=row, column=column, box=box),
+        inspected=seen_patches(inspected, moved) | at_worst,
+        moved=moved.movement(),
+    )
 
 
 class Verdicts:
@@ -89,34 +167,49 @@ class Verdicts:
     def __init__(self, preset: Preset, features: FeatureExtractor) -> None:
         self._preset = preset
         self._features = features
-        self._control_scores: dict[str, Floats] = {}
+        self._controls: dict[str, Controls] = {}
 
     def inspection(
         self,
         image: BatchImage,
         patches_HWC: Floats,
+        exposure_2: Floats,
         scores: TaskScores,
         left_out: tuple[str, ...],
-        false_alarms: float,
+        false_alarms: float | None,
         ms: dict[str, float],
     ) -> Inspection | Rejected:
-        """The result for an image under the task with the lowest score; ``Rejected`` if that is no number."""
+        """The result for an image under the task with the lowest score; ``Rejected`` if that is no number.
+
+        Without a rate of ``false_alarms`` the settings of that task decide.
+        """
         task = most_normal(scores)
-        score, distance_HW, bank = scores[task]
-        if not math.isfinite(score):
+        found, bank = scores[task], scores[task].bank
+        if not math.isfinite(found.score):
             return self._features.not_finite(image.label)
-        threshold = alarm_threshold(self._preset, bank.scores, false_alarms)
-        reason = why_not_ready(task, threshold, self._control_scores_of(bank))
+        threshold, rate = bank.sensitivity(self._preset, false_alarms)
+        found = without_small_regions(found, self._preset, threshold)
+        score, distance_HW = found.score, found.map_HW
+        controls = self._controls_of(bank)
+        reason = why_not_ready(task, threshold, controls.scores)
+        verdict = NOT_READY if reason else judge(score, threshold)
+        if found.level > unknown_limit(bank, self._preset, controls):
+            verdict = UNKNOWN
+            reason = (
+                f"It shows none of the learned products: all of it differs from '{task}', the most similar one, "
+                f"{found.level / bank.level:.1f} times as much as a good part does."
+            )
         encoder, size = self._features.encoder, (image.shape[0], image.shape[1])
-        return Inspection(
+        gain = None if bank.exposure is None else round(float(exposure_gain(exposure_2[1:], bank.exposure)[0]), 3)
+        inspection = Inspection(
             path=image.label,
             task=task,
             score=score,
             p_value=float(p_values(np.asarray([score]), bank.scores)[0]),
-            verdict=NOT_READY if reason else judge(score, threshold),
+            verdict=verdict,
             threshold=threshold,
-            false_alarms=false_alarms,
-            normal_level=bank.level,
+            false_alarms=rate,
+            normal_level=bank.map_level,
             worst=bank.worst_patch(patches_HWC, distance_HW, self._preset.radius, size),
             asked={name: each.score for name, each in scores.items()},
             encoder=encoder.name,
@@ -128,14 +221,17 @@ class Verdicts:
             fallback=encoder.fallback,
             reason=reason,
             left_out=left_out,
+            readings=dict(zip(self._preset.readings, found.reading_R.tolist(), strict=True)),
+            level=found.level,
+            level_ratio=round(found.level / bank.level, 3) if bank.level > 0 else 0.0,
+            gain=gain,
+            smallest_area=bank.settings.smallest_area,
+            inspected=None if bank.zone is None else bank.zone.patches_HW,
         )
+        return inspection if found.moved is None else as_photographed(inspection, found.moved)
 
-    def _control_scores_of(self, bank: Bank) -> Floats:
-        """The scores of the control images under a bank; computed now for tasks taught by older versions."""
-        if bank.control_scores.size:
-            return bank.control_scores
-        known = self._control_scores.get(bank.record.id)
-        if known is None:
-            distance_NHW = bank.distances(self._features.controls(), self._preset.radius)
-            known = self._control_scores[bank.record.id] = pool(distance_NHW, self._preset.top)
-        return known
+    def _controls_of(self, bank: Bank) -> Controls:
+        """What the control images get under a bank, computed once."""
+        if bank.record.id not in self._controls:
+            self._controls[bank.record.id] = controls_of(bank, self._preset, self._features)
+        return self._controls[bank.record.id]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bench.checkpoints import Checkpoints, MatrixRow, clear_scratch, scratch_folder
-from dinosaur_ad.bench.environment import environment, peak_device_bytes, peak_memory_bytes
+from dinosaur_ad.bench.environment import environment, peak_device_bytes, peak_memory_bytes, source_sha256
 from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum, test_photos
 from dinosaur_ad.bench.metrics import ranked_auroc, task_tally, train_threshold
@@ -196,7 +196,7 @@ def _learn_and_test(cell: CellSpec, scenario: Scenario, method: Method, index: i
         "peak_memory_bytes": peak_memory_bytes(),
         "peak_device_bytes": peak_device_bytes(cell.device),
         "thresholds": thresholds,
-        "environment": environment(cell.device),
+        "environment": environment(cell.device) | {"method_sha256": source_sha256(type(method).__module__)},
     }
     return MatrixRow(arrays, notes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -9,11 +10,13 @@ import subprocess
 import sys
 import tomllib
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from dinosaur_ad import __version__
+from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad._cpu import core_count, cpu_model
 from dinosaur_ad.errors import InputError
 
@@ -28,6 +31,7 @@ def environment(device: str) -> dict[str, Any]:
     return {
         "dinosaur-ad": __version__,
         "revision": git_revision(),
+        "package_sha256": package_sha256(),
         "python": platform.python_version(),
         "packages": {name: version for name in _PACKAGES if (version := _version(name))},
         "system": f"{platform.system()} {platform.machine()}",
@@ -36,6 +40,27 @@ def environment(device: str) -> dict[str, Any]:
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "device": _accelerator(device),
     }
+
+
+@cache
+def package_sha256() -> str:
+    """The SHA-256 of all source files of this package by name and content; asked once a process.
+
+    It is the same for a checkout of a commit and for a wheel built from it.
+    """
+    root = Path(__file__).resolve().parents[1]
+    files = sorted(path for path in root.rglob("[!.]*") if path.is_file() and path.suffix != ".pyc")
+    lines = (f"{path.relative_to(root).as_posix()}\0{sha256_file(path)}\n" for path in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+@cache
+def source_sha256(module: str) -> str | None:
+    """The SHA-256 of the file of an imported module, such as the one a method is defined in; None without a file."""
+    path = getattr(sys.modules.get(module), "__file__", None)
+    with suppress(OSError):
+        return sha256_file(Path(path)) if path else None
+    return None
 
 
 def git_revision() -> str | None:

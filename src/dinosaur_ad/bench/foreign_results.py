@@ -33,7 +33,7 @@ DAMAGED_ARRAYS = (
 )  # fmt: skip
 
 _NAME = re.compile(r"\w[\w.+-]{0,99}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 # --- files ---
@@ -80,7 +80,7 @@ def manifest(content: bytes) -> dict[str, str]:
     hashes = read_document(content)
     for name, digest in hashes.items():
         relative_parts(name)
-        if not (isinstance(digest, str) and _SHA256.fullmatch(digest)):
+        if not (isinstance(digest, str) and SHA256.fullmatch(digest)):
             raise ValueError("a hash in it is none")
     return hashes
 
@@ -134,6 +134,18 @@ def plain_name(value: Any) -> str:
 def names_a_cell(document: Mapping[str, Any]) -> tuple[str, str, int]:
     """Method, scenario and seed of a result or of a failure."""
     return method_name(document["method"]), scenario_name(document["scenario"]), whole(document["seed"])
+
+
+def format_of(document: Mapping[str, Any]) -> int:
+    """The version of the schema that a stored document follows; 1 for one that does not say.
+
+    >>> format_of({"format": 2}), format_of({})
+    (2, 1)
+    """
+    version = document.get("format", 1)
+    if type(version) is not int or version < 1:
+        raise ValueError(f"format: {_kind(version)} stands where a whole number from 1 on was expected")
+    return version
 
 
 # --- values ---

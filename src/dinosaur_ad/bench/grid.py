@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank import members_last
 from dinosaur_ad.bank.building import BankBuilder
-from dinosaur_ad.bank.teaching import LEARN_AT_ONCE
+from dinosaur_ad.bank.teaching import learn_at_once
 from dinosaur_ad.bench.cache import DiskCache
 from dinosaur_ad.bench.cell import OtherConfigurationError
 from dinosaur_ad.bench.environment import environment
@@ -92,7 +92,18 @@ def plan_grid(
     (choice,) = choose_methods(["dinosaur" if preset == "default" else f"dinosaur:{preset}"], wanted)
     assert isinstance(choice.config, DinosaurConfig)
     config = choice.config if minimum is None else replace(choice.config, minimum=minimum)
+    _refuse_more_than_ratio_and_radius(config)
     return GridPlan(config, tuple(sorted(ratios)), tuple(sorted(radii)), seed, device)
+
+
+def _refuse_more_than_ratio_and_radius(config: DinosaurConfig) -> None:
+    """Raise where a score is more than distances to a coreset of a ratio within a radius."""
+    preset = config.to_preset()
+    if len(preset.readings) > 1 or preset.exposure or preset.copies or preset.budget:
+        raise InputError(
+            f"A grid is for presets whose scores depend on the coreset ratio and the radius alone; '{config.preset}' "
+            "has several readings, matched brightness, moved copies or a budget: use --preset fast or --preset paper."
+        )
 
 
 def _check_axes(ratios: Sequence[float], radii: Sequence[int], minimum: int | None) -> None:
@@ -236,16 +247,17 @@ class _Model(DinosaurMethod):
         """Pick the task's coresets; no thresholds, which an AUROC does not read."""
         # Images that come in blocks are picked from what the block before left, and that depends on the ratio.
         count, ratios = len(lesson.train), self._plan.ratios
-        at_once = count <= LEARN_AT_ONCE
+        block_size = learn_at_once(self.encoder, self.preset)
+        at_once = count <= block_size
         drafts = [
             BankBuilder(replace(self.preset, ratio=ratio), self.workbench.seed, "held-out")
             for ratio in (ratios[-1:] if at_once else ratios)
         ]
-        for block in batched(lesson.train, LEARN_AT_ONCE):
+        for block in batched(lesson.train, block_size):
             cls_NC, patches_NHWC = self._features(block)
-            described_NC, moved_NHWC = self._describe(cls_NC, patches_NHWC), self._put(patches_NHWC)
+            features, moved_NHWC = self._image_features(block, cls_NC, patches_NHWC), self._put(patches_NHWC)
             for draft in drafts:
-                draft.add([photo.key for photo in block], moved_NHWC, described_NC)
+                draft.add(features._replace(patches_NHWC=moved_NHWC))
         files = [draft.files() for draft in drafts]
         sizes = [coreset_size(count, ratio, self.preset.minimum) for ratio in ratios]
         of_draft = [tuple(sizes)] if at_once else [(draft.members,) for draft in drafts]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.bench.foreign_results import (
     LARGEST_DOCUMENT,
+    format_of,
     listed,
     maybe,
     number,
@@ -88,10 +89,10 @@ class ScenarioGrid:
         """Read such a file; the mean stored in it is not read but computed again."""
         try:
             document = read_document(place.read(name, LARGEST_DOCUMENT))
-            if document["format"] != FORMAT:
+            if (version := format_of(document)) > FORMAT:
                 raise InputError(
-                    f"'{place}/{name}' is a grid of format {str(document['format'])[:20]} from another version of "
-                    "dinosaur-ad; use that version."
+                    f"'{place}/{name}' is a grid of format {version} from another version of dinosaur-ad, and this one "
+                    f"reads formats up to {FORMAT}; use a newer version."
                 )
             _check(document)
             grid = cls(**{entry.name: document[entry.name] for entry in fields(cls)})

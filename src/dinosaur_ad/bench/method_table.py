@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dinosaur_ad.bench.effort import formerly, training_of
 from dinosaur_ad.bench.metrics import final_average, fm_paper, seed_spread
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report.numbers import Number, own_false_alarms, pixel, storage_mib
@@ -53,7 +54,8 @@ class MethodRow:
         """The settings that are not the variant's own."""
         if self.variant not in self.spec.variants:
             return "a variant that no longer exists"
-        usual, stored = _as_json(self.spec.variants[self.variant].identity()), _as_json(self.first.settings)
+        config = self.spec.variants[self.variant]
+        usual, stored = _as_json(config.identity()), _as_json(formerly(config) | self.first.settings)
         differ = {key: value for key, value in stored.items() if key not in usual or usual[key] != value}
         return ", ".join(f"{key}={setting_text(value)}" for key, value in differ.items())
 
@@ -159,45 +161,8 @@ def just_learned(cell: CellResult) -> float:
 
 def training_length(row: MethodRow) -> str:
     """How many steps a task was trained for, of how many images each, and their share of the variant's own schedule."""
-    settings, config = row.first.settings, row.spec.variants.get(row.variant)
-    records = _records(row.first)
-    made, usual = [], []
-    for task in row.first.tasks:
-        record = records.get(str(task["name"]), {})
-        losses = record.get("loss")
-        epochs = _count(record.get("epochs")) or (len(losses) if isinstance(losses, list) else 0)
-        images = _count(record.get("images")) or task["train"]
-        if epochs:
-            made.append(_steps(settings | {"epochs": epochs}, images))
-            usual.append(_steps(config.identity(), images) if config else 0)
-    if not made:
-        return "not trained"
-    percent = 100 * sum(made) / sum(usual) if all(usual) else 100
-    share = f", {percent:.{0 if percent >= 10 else 1}f} % of its schedule" if made != usual and all(usual) else ""
-    return f"{_range(made)} of {_count(settings.get('batch')) or '?'} images{share}"
-
-
-def _steps(settings: Mapping[str, Any], images: int) -> int:
-    """Steps of a training on so many images, 0 if it cannot be told; a setting ``steps`` is the upper limit."""
-    steps = _count(settings.get("epochs")) * math.ceil(images / (_count(settings.get("batch")) or images or 1))
-    return min(steps, _count(settings.get("steps")) or steps)
-
-
-def _count(value: Any) -> int:
-    """A positive whole number of a stored result, which may hold anything; 0 for everything else."""
-    return value if isinstance(value, int) and value > 0 else 0
-
-
-def _records(cell: CellResult) -> dict[str, Mapping[str, Any]]:
-    """What a method that trains recorded of each task, by the task's name.
-
-    It is in ``info`` under ``tasks`` or ``training``: records by task, or a list of records that name their task.
-    """
-    noted = cell.info.get("tasks") or cell.info.get("training")
-    if isinstance(noted, Mapping):
-        return {str(task): record for task, record in noted.items() if isinstance(record, Mapping)}
-    entries = noted if isinstance(noted, (list, tuple)) else ()
-    return {str(record["task"]): record for record in entries if isinstance(record, Mapping) and "task" in record}
+    training = training_of(row.first, row.spec.variants.get(row.variant))
+    return "not trained" if training is None else str(training)
 
 
 def printed_in_paper(method: str, scenario: str) -> tuple[float, float, float]:
@@ -250,11 +215,6 @@ def _task_count(cell: CellResult) -> str:
     count, key = len(cell.tasks), paper_scenario(cell.scenario)
     total = count if key is None else paper().scenarios[key].tasks
     return str(count) if count == total else f"{count} of {total}"
-
-
-def _range(counts: Sequence[int]) -> str:
-    low, high = min(counts), max(counts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Where results are kept: a folder on this machine or on a shared disk, or any address that fsspec can open.
+"""Where results are kept: a folder here or on a shared disk, any address that fsspec can open, or a submitted row.
 
 Files are small trees of bytes. On a disk each is written whole or not at all; object stores promise that themselves.
 
@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dinosaur_ad._atomic import TEMPORARY, make_folder, move_atomic, write_atomic
 from dinosaur_ad._plain import read_plain
 from dinosaur_ad.bench.foreign_results import relative_parts
+from dinosaur_ad.bench.row_files import read_row
 from dinosaur_ad.errors import InputError, install_advice
 
 LARGEST_FILE = 4 * 2**30
@@ -197,6 +199,50 @@ class RemotePlace(Place):
         return "/".join((self._root, *_checked(self, name)))
 
 
+class ArchivePlace(Place):
+    """The files of a submitted row, all of them read and checked; nothing can be written there.
+
+    ``prefix`` is empty or ends with a slash.
+    """
+
+    def __init__(self, files: Mapping[str, bytes], address: str, prefix: str = "") -> None:
+        self.files = files
+        self._address, self._prefix = address, prefix
+
+    def __str__(self) -> str:
+        return f"{self._address}/{self._prefix}".rstrip("/")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the folders in the archive that lead here."""
+        return tuple(self._prefix.rstrip("/").split("/"))
+
+    def read(self, name: str, limit: int = LARGEST_FILE) -> bytes:
+        """The file's content."""
+        path = self._prefix + "/".join(_checked(self, name))
+        if path not in self.files:
+            raise FileNotFoundError(name)
+        if len(self.files[path]) > limit:
+            raise ValueError(f"{name} has more than the {limit} bytes that are possible")
+        return self.files[path]
+
+    def write(self, name: str, content: bytes) -> None:
+        """Refuse."""
+        raise InputError(f"'{self._address}' is a submitted row, which is only read; choose another --out.")
+
+    def remove(self, name: str) -> None:
+        """Refuse."""
+        self.write(name, b"")
+
+    def list(self) -> list[str]:
+        """All files below this folder."""
+        return sorted(name.removeprefix(self._prefix) for name in self.files if name.startswith(self._prefix))
+
+    def below(self, name: str) -> ArchivePlace:
+        """A folder in this one."""
+        return ArchivePlace(self.files, self._address, f"{self._prefix}{'/'.join(_checked(self, name))}/")
+
+
 def _checked(place: Place, name: str) -> tuple[str, ...]:
     """The parts of a name that stays in its place."""
     try:
@@ -208,16 +254,15 @@ def _checked(place: Place, name: str) -> tuple[str, ...]:
 
 
 def open_place(address: str | Path) -> Place:
-    """The place at a path, or at a ``protocol://`` address.
+    """The place at a path, or at a ``protocol://`` address; a file is taken for a submitted row.
 
     >>> str(open_place("runs/bench"))
     'runs/bench'
     """
     protocol, separator, rest = str(address).partition("://")
-    if not separator:
-        return LocalPlace(Path(address))
-    if protocol == "file":
-        return LocalPlace(Path(rest))
+    if not separator or protocol == "file":
+        path = Path(rest if separator else address)
+        return ArchivePlace(read_row(path), str(path)) if path.is_file() else LocalPlace(path)
     try:
         import fsspec
     except ImportError as error:

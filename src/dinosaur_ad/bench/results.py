@@ -25,6 +25,7 @@ from dinosaur_ad.bench.foreign_results import (
     LARGEST_DOCUMENT,
     check_arrays,
     check_document,
+    format_of,
     names_a_cell,
     read_arrays,
     read_document,
@@ -34,6 +35,7 @@ from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.errors import InputError
 
 FORMAT = 1
+"""The version of the schema of ``result.json``; a field that is added leaves it as it is."""
 RESULT, ARRAYS, ERROR = "result.json", "arrays.npz", "error.json"
 
 PARTIAL, SCRATCH = "partial", "scratch"
@@ -130,6 +132,11 @@ class CellResult:
 
     def save(self, place: Place, *, compact: bool = False) -> None:
         """Write both files; the JSON last, because it says that the cell is finished."""
+        for name, content in self.files(compact=compact).items():
+            place.write(name, content)
+
+    def files(self, *, compact: bool = False) -> dict[str, bytes]:
+        """The content of both files by name; the same result gives the same bytes."""
         arrays = dict(_to_arrays(self.final, compact=compact))
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
@@ -139,18 +146,18 @@ class CellResult:
             **{key: _nested(getattr(self, key)) for key in _MATRICES},
             **({"published": True} if self.published else {}),
         }
-        place.write(ARRAYS, buffer.getvalue())
-        place.write(RESULT, (json.dumps(without_nan(document), indent=1, allow_nan=False) + "\n").encode())
+        written = json.dumps(without_nan(document), indent=1, allow_nan=False) + "\n"
+        return {ARRAYS: buffer.getvalue(), RESULT: written.encode()}
 
     @classmethod
     def load(cls, place: Place) -> CellResult:
         """Read both files; a damaged or foreign one is refused with a sentence that names it."""
         try:
             document = read_document(place.read(RESULT, LARGEST_DOCUMENT))
-            if document["format"] != FORMAT:
+            if (version := format_of(document)) > FORMAT:
                 raise InputError(
-                    f"'{place}' was written in format {str(document['format'])[:20]} by another version of "
-                    "dinosaur-ad; use that version."
+                    f"'{place}' was written in format {version} by another version of dinosaur-ad, and this one reads "
+                    f"formats up to {FORMAT}; use a newer version."
                 )
             check_document(document)
             arrays = _read_arrays(place)

@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dinosaur_ad.bench.public_datasets import DATASETS, Dataset
-from dinosaur_ad.datasets import Scenario, loco_scenario, mtd_scenario, mvtec_scenario
+from dinosaur_ad.datasets import (
+    Scenario,
+    btad_scenario,
+    loco_scenario,
+    mpdd_scenario,
+    mtd_scenario,
+    mvtec_ad2_scenario,
+    mvtec_scenario,
+    real_iad_scenario,
+    visa_scenario,
+)
 from dinosaur_ad.datasets.drift import DriftKind
 from dinosaur_ad.datasets.mtd import MtdDrift
 from dinosaur_ad.datasets.synthetic import synthetic_drift_scenario, synthetic_scenario
@@ -168,8 +178,9 @@ def _missing(dataset: Dataset, data: Path | None) -> str:
         looked = f"no data folder was given to look for '{ours}' in"
     else:
         looked = f"'{root}' has no {names}" if root.is_dir() else f"the data folder '{root}' does not exist"
+    checksum = "; SHA-256 of {}: {:.16}...".format(*dataset.archive) if dataset.archive else ""
     return (
-        f"{looked}; download {dataset.name} from {dataset.url} ({dataset.size}; licence: {dataset.licence}), "
+        f"{looked}; download {dataset.name} from {dataset.url} ({dataset.size}; licence: {dataset.licence}{checksum}), "
         f"{dataset.how}, and pass the folder that holds it with --data or {DATA_VARIABLE}"
     )
 
@@ -204,6 +215,12 @@ def _own_categories(name: str) -> Scenario:
     return mvtec_scenario(Path(path).expanduser())
 
 
+def _products(name: str, summary: str, read: Callable[[Path], Scenario]) -> ScenarioSpec:
+    """A task for each category of the dataset of that name."""
+    dataset = DATASETS[name]
+    return ScenarioSpec(name, summary, dataset, partial(_official, read, dataset), len(dataset.categories))
+
+
 def _official(read: Callable[[Path], Scenario], dataset: Dataset, folder: Path | None, seed: int) -> Scenario:
     """The dataset's own categories and no others, so that the name says what was measured."""
     assert folder is not None
@@ -235,17 +252,20 @@ def _synthetic_drift(drift: DriftKind, folder: Path | None, seed: int) -> Scenar
 
 
 def _specs() -> Sequence[ScenarioSpec]:
-    ad, loco, mtd = DATASETS["mvtec-ad"], DATASETS["mvtec-loco"], DATASETS["mtd"]
+    mtd = DATASETS["mtd"]
     literal = "the same with the scale as printed (a factor of 0.01 to 0.10): hardly anything is left to see"
     return (
-        ScenarioSpec("mvtec-ad", "15 products in alphabetical order", ad, partial(_official, mvtec_scenario, ad), 15),
-        ScenarioSpec(
-            "mvtec-loco", "5 products, logical and structural defects", loco, partial(_official, loco_scenario, loco), 5
-        ),
+        _products("mvtec-ad", "15 products in alphabetical order", mvtec_scenario),
+        _products("mvtec-loco", "5 products, logical and structural defects", loco_scenario),
         ScenarioSpec("mtd-color", "magnetic tiles, light drifts over 10 tasks", mtd, partial(_mtd, "color"), 10),
         ScenarioSpec("mtd-blur", "magnetic tiles, focus drifts over 10 tasks", mtd, partial(_mtd, "blur"), 10),
         ScenarioSpec("mtd-geo", "magnetic tiles, camera drifts over 10 tasks", mtd, partial(_mtd, "geo"), 10),
         ScenarioSpec("mtd-geo-literal", literal, mtd, partial(_mtd, "geo-literal"), 10),
+        _products("visa", "12 products, many parts in one picture among them", visa_scenario),
+        _products("mpdd", "6 painted metal parts, light and place vary", mpdd_scenario),
+        _products("real-iad", "30 products, five views of each part", real_iad_scenario),
+        _products("mvtec-ad-2", "8 products, its public test images", mvtec_ad2_scenario),
+        _products("btad", "3 industrial products", btad_scenario),
         ScenarioSpec("synthetic", "5 procedural products", None, _synthetic, 5),
         ScenarioSpec("synthetic-color", "procedural fabric, light drifts", None, partial(_synthetic_drift, "color"), 4),
         ScenarioSpec("synthetic-blur", "procedural fabric, focus drifts", None, partial(_synthetic_drift, "blur"), 4),

@@ -1,4 +1,4 @@
-"""The paper's storage table: what it prints, what its own formula gives, and what the default preset keeps.
+"""The paper's storage table: what it prints, what its own formula gives, and what the preset fast keeps.
 
 A task keeps M patches at every place of the grid, and one prototype. All sizes in MiB, which the paper calls MB.
 """
@@ -12,10 +12,10 @@ import numpy as np
 
 from dinosaur_ad.bench.paper import MIB, StorageNumbers, paper
 from dinosaur_ad.core.coreset import coreset_size
-from dinosaur_ad.presets import DEFAULT, PAPER, Preset
+from dinosaur_ad.presets import FAST, PAPER, Preset
 
 # Grids of 224 pixels: the paper's encoder has patches of 16, the default one of 14. Both are 384 wide.
-PAPER_PLACES, DEFAULT_PLACES = (224 // 16) ** 2, (224 // 14) ** 2
+PAPER_PLACES, FAST_PLACES = (224 // 16) ** 2, (224 // 14) ** 2
 WIDTH = 384
 
 _NAMES = {"mvtec-ad": "MVTec-AD", "mvtec-loco": "MVTec-LOCO", "mtd": "MTD"}
@@ -23,7 +23,7 @@ _NAMES = {"mvtec-ad": "MVTec-AD", "mvtec-loco": "MVTec-LOCO", "mtd": "MTD"}
 
 @dataclass(frozen=True)
 class StorageRow:
-    """One dataset: as printed, by the paper's formula, and the same for the default preset.
+    """One dataset: as printed, by the paper's formula, and the same for the preset fast.
 
     ``images`` and ``members`` are the fewest and the most over its tasks.
     """
@@ -37,8 +37,8 @@ class StorageRow:
     printed_total: float
     members: tuple[int, int]
     total_mib: float
-    default_members: tuple[int, int]
-    default_total_mib: float
+    fast_members: tuple[int, int]
+    fast_total_mib: float
 
     @property
     def printed_a_task(self) -> float:
@@ -51,9 +51,9 @@ class StorageRow:
         return self.total_mib / self.tasks
 
     @property
-    def default_mib_a_task(self) -> float:
-        """The default preset for an average task."""
-        return self.default_total_mib / self.tasks
+    def fast_mib_a_task(self) -> float:
+        """The preset fast for an average task."""
+        return self.fast_total_mib / self.tasks
 
 
 def task_bytes(images: int, preset: Preset, places: int, width: int = WIDTH) -> int:
@@ -89,8 +89,8 @@ def _row(key: str, printed: StorageNumbers) -> StorageRow:
         printed_total=printed.total_mb,
         members=_members(images, PAPER),
         total_mib=sum(task_bytes(count, PAPER, PAPER_PLACES) for count in images) / MIB,
-        default_members=_members(images, DEFAULT),
-        default_total_mib=sum(task_bytes(count, DEFAULT, DEFAULT_PLACES) for count in images) / MIB,
+        fast_members=_members(images, FAST),
+        fast_total_mib=sum(task_bytes(count, FAST, FAST_PLACES) for count in images) / MIB,
     )
 
 

@@ -16,9 +16,11 @@ import numpy as np
 from dinosaur_ad.bench import recount
 from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.grid_results import ScenarioGrid
-from dinosaur_ad.bench.places import Place
+from dinosaur_ad.bench.places import ArchivePlace, Place
 from dinosaur_ad.bench.results import ARRAYS, ERROR, PARTIAL, RESULT, CellResult, FailedCell, is_grid, open_results
+from dinosaur_ad.bench.row_files import RefusedRowError
 from dinosaur_ad.bench.verify_cell import CheckedCell, Compared, check_cell
+from dinosaur_ad.bench.verify_row import CheckedRow, check_row
 from dinosaur_ad.errors import DinosaurError, InputError
 
 
@@ -28,13 +30,14 @@ class Verified:
 
     cells: tuple[CheckedCell, ...]
     grids: tuple[CheckedCell, ...]
+    rows: tuple[CheckedRow, ...]
     failed: int
     unreadable: tuple[str, ...]
 
     @property
     def checked(self) -> tuple[CheckedCell, ...]:
-        """Cells and grids."""
-        return self.cells + self.grids
+        """Cells, grids and submitted rows."""
+        return (*self.cells, *self.grids, *(row.checked for row in self.rows))
 
     @property
     def numbers(self) -> int:
@@ -53,17 +56,25 @@ class Verified:
 
 
 def verify(folders: Sequence[str]) -> Verified:
-    """Check all results below the given folders (or fsspec addresses); one that cannot be read does not end it.
+    """Check all results below the given folders (or fsspec addresses) and in submitted rows.
+
+    What cannot be read does not end it.
 
     :raises InputError: one of the folders holds no results at all.
     """
     cells: list[CheckedCell] = []
     grids: list[CheckedCell] = []
+    rows: list[CheckedRow] = []
     failed, unreadable = 0, []
     for folder in folders:
-        place, names = open_results(
-            folder, (RESULT, ERROR, ARRAYS), "name a folder that dinosaur bench run or pack wrote"
-        )
+        try:
+            place, names = open_results(
+                folder, (RESULT, ERROR, ARRAYS), "name a folder that dinosaur bench run or pack wrote"
+            )
+        except RefusedRowError as error:
+            unreadable.append(str(error))
+            continue
+        loaded = []
         for name in names:
             parent, _, file = name.rpartition("/")
             below = place.below(parent) if parent else place
@@ -71,7 +82,8 @@ def verify(folders: Sequence[str]) -> Verified:
                 if is_grid(name):
                     grids.append(check_grid(place, name))
                 elif file == RESULT:
-                    cells.append(check_cell(CellResult.load(below), str(below)))
+                    loaded.append(CellResult.load(below))
+                    cells.append(check_cell(loaded[-1], str(below)))
                 elif file == ERROR:
                     FailedCell.load(below)
                     failed += 1
@@ -79,7 +91,9 @@ def verify(folders: Sequence[str]) -> Verified:
                     _refuse_alone(below, parent, names)
             except DinosaurError as error:
                 unreadable.append(str(error))
-    return Verified(tuple(cells), tuple(grids), failed, tuple(unreadable))
+        if isinstance(place, ArchivePlace):
+            rows.append(check_row(place, loaded))
+    return Verified(tuple(cells), tuple(grids), tuple(rows), failed, tuple(unreadable))
 
 
 def _refuse_alone(place: Place, parent: str, names: Sequence[str]) -> None:

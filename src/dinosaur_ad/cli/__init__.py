@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from dinosaur_ad import __version__
 from dinosaur_ad.cli import bench_command as bench
+from dinosaur_ad.cli import check_commands as check
 from dinosaur_ad.cli import completion_command as completion
 from dinosaur_ad.cli import demo_command as demo
 from dinosaur_ad.cli import export_command as export
@@ -22,8 +23,10 @@ from dinosaur_ad.cli import health_command as health
 from dinosaur_ad.cli import inspect_command as inspect
 from dinosaur_ad.cli import profile_command as profile
 from dinosaur_ad.cli import report_command as report
+from dinosaur_ad.cli import settings_command as settings
 from dinosaur_ad.cli import tasks_command as tasks
 from dinosaur_ad.cli import teach_commands as teach
+from dinosaur_ad.cli import watch_commands as watch
 from dinosaur_ad.cli import weights_command as weights
 from dinosaur_ad.cli._console import (
     EPILOG,
@@ -127,7 +130,23 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"dinosaur {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (teach, tasks, inspect, report, weights, export, profile, health, bench, demo, completion):
+    groups = (
+        teach,
+        check,
+        tasks,
+        inspect,
+        watch,
+        settings,
+        report,
+        weights,
+        export,
+        profile,
+        health,
+        bench,
+        demo,
+        completion,
+    )
+    for group in groups:
         group.add_parser(verbs)
     return parser
 

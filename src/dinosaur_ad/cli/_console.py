@@ -31,7 +31,8 @@ EXIT_CODES = {
     EXIT_ANOMALOUS: "anomalies were found (only from inspect with --exit-code)",
     EXIT_ERROR: "an error: a sentence on stderr says which and what to do, and the store is unchanged",
     EXIT_UNREADABLE: "done, but some images could not be read and were left out",
-    EXIT_NOT_JUDGED: "done, but not all could be judged: an image is not ready, or a damaged task was left out",
+    EXIT_NOT_JUDGED: "done, but not all could be judged: an image is unknown or not ready, or a damaged task was left "
+    "out",
     EXIT_INTERNAL: "an internal error: a bug in dinosaur-ad (DINOSAUR_TRACEBACK=1 shows the details)",
     EXIT_INTERRUPTED: "interrupted",
     EXIT_BROKEN_PIPE: "the reader of the output went away",

@@ -97,6 +97,17 @@ def share(text: str) -> float:
     return value
 
 
+def number(text: str) -> float:
+    """A number that is one; which numbers make sense is for the detector to say."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"Expected a number, got '{printable(text, _SHOWN)}'.")
+    return value
+
+
 def task_name(text: str) -> str:
     """The name of a task with its letters composed, as the store keeps it; the store checks it."""
     return unicodedata.normalize("NFC", text)

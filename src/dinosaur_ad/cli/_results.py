@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Inspection, Rejected
 
-NORMAL, ANOMALOUS = "normal", "anomalous"
-"""The verdicts that are a judgement; any other says that there is none."""
+NORMAL, ANOMALOUS, UNKNOWN = "normal", "anomalous", "unknown"
+"""The first two are a judgement; any other verdict says that there is none."""
 _COLOURS = {ANOMALOUS: "\x1b[31m", NORMAL: "\x1b[32m"}
 _YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
 
@@ -55,13 +55,15 @@ class TextWriter(Writer):
         self._coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
     def inspection(self, result: Inspection, overlay: Path | None) -> None:
-        """Verdict, task, score / threshold, p-value in figures and words, path."""
+        """Verdict, task, score / threshold, p-value in figures and words, path; of an unknown image how far it is."""
         verdict = f"{result.verdict:<{len(ANOMALOUS)}}"
         task = result.task + " " * (self._width - columns(result.task))
-        after = (
-            f"  {task}  {result.score:7.3f} / {result.threshold:.3f}  p {result.p_value:.4f} "
-            f"({odds(result.p_value)})  {printable(result.path)}"
+        why = (
+            f"{result.score:7.3f} / {result.threshold:.3f}  p {result.p_value:.4f} ({odds(result.p_value)})"
+            if result.verdict != UNKNOWN
+            else f"is nearest, but all of it differs, {result.level_ratio:.1f} times as much as a good part"
         )
+        after = f"  {task}  {why}  {printable(result.path)}"
         if self._coloured:
             show(after, before=f"{_COLOURS.get(result.verdict, _YELLOW)}{printable(verdict)}{_PLAIN}")
         else:

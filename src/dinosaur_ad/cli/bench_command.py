@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dinosaur_ad.cli import bench_describe, bench_options, bench_teacher, bench_verify
+from dinosaur_ad.cli import (
+    bench_describe,
+    bench_leaderboard,
+    bench_options,
+    bench_submit,
+    bench_teacher,
+    bench_tune,
+    bench_verify,
+)
 from dinosaur_ad.cli._console import (
     EXIT_ANOMALOUS,
     EXIT_CODES,
@@ -48,9 +56,12 @@ def add_parser(verbs: Subparsers) -> None:
     _add_report(parts)
     _add_pack(parts)
     bench_verify.add_arguments(_verb(parts, "verify", bench_verify.run, bench_verify.DESCRIPTION))
+    bench_submit.add_arguments(_verb(parts, "submit", bench_submit.run, bench_submit.DESCRIPTION))
+    bench_leaderboard.add_arguments(_verb(parts, "leaderboard", bench_leaderboard.run, bench_leaderboard.DESCRIPTION))
     about = "Show one method: where it comes from, its settings, its figures, and why it fails where it fails."
     bench_describe.add_arguments(_verb(parts, "describe", bench_describe.run, about))
     _add_grid(parts)
+    bench_tune.add_arguments(_verb(parts, "tune", bench_tune.run, bench_tune.DESCRIPTION))
     _verb(parts, "storage", _storage, "Show the paper's storage table with its arithmetic done again.")
     bench_teacher.add_arguments(_verb(parts, "teacher", bench_teacher.run, bench_teacher.DESCRIPTION))
 
@@ -248,7 +259,7 @@ def _add_grid(verbs: Subparsers) -> None:
     )
     listed = bench_options.names
     parser.add_argument("--scenarios", metavar="X,Y", type=listed, required=True, help="such as mtd-color,mvtec-ad")
-    parser.add_argument("--preset", metavar="NAME", default="paper", help="paper or default (default: paper)")
+    parser.add_argument("--preset", metavar="NAME", default="paper", help="paper or fast (default: paper)")
     parser.add_argument("--ratios", metavar="A,B", type=listed, help="shares of the training images (default: paper's)")
     parser.add_argument("--radii", metavar="N,M", type=listed, help="in patches (default: the paper's 0 to 4)")
     parser.add_argument("--minimum", metavar="M", type=int, help="patches a location keeps at least (default: 20)")

@@ -34,8 +34,13 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the device, and the folders for data, results and cache."""
-    parser.add_argument("--device", metavar="cpu|cuda", default="cpu", help="where to compute (default: cpu)")
     parser.add_argument("--out", metavar="DIR", default=str(_OUT), help=f"folder or fsspec address (default: {_OUT})")
+    add_place_options(parser)
+
+
+def add_place_options(parser: argparse.ArgumentParser) -> None:
+    """Add the device, and the folders for data and cache."""
+    parser.add_argument("--device", metavar="cpu|cuda", default="cpu", help="where to compute (default: cpu)")
     add_data(parser)
     parser.add_argument("--cache", metavar="DIR", type=Path, help="where features and prepared images are kept")
     parser.add_argument(
@@ -43,8 +48,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_options(arguments: argparse.Namespace) -> RunOptions:
-    """What :func:`add_run_options` was given, but for the device."""
+def run_options(arguments: argparse.Namespace, out: str | None = None) -> RunOptions:
+    """What :func:`add_run_options` was given, but for the device; ``out`` is a file instead of the folder ``--out``."""
     from dinosaur_ad.bench.runner import RunOptions
 
     limit = arguments.cache_limit
@@ -52,7 +57,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
         raise InputError(f"--cache-limit takes a size in GB, 0 or more, got {limit:g}.")
     plugins = tuple(getattr(arguments, "load", ()))
     cache = {} if arguments.cache is None else {"cache": Path(output_folder(str(arguments.cache), "--cache"))}
-    out, data = output_folder(arguments.out), data_folder(arguments)
+    out, data = output_folder(arguments.out) if out is None else out, data_folder(arguments)
     publish = getattr(arguments, "publish", False)
     return RunOptions(out, data, cache_limit=int(limit * 1e9), plugins=plugins, publish=publish, **cache)
 

@@ -10,17 +10,18 @@ from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, show_json
 if TYPE_CHECKING:
     from dinosaur_ad.bench.verify import Verified
     from dinosaur_ad.bench.verify_cell import CheckedCell
+    from dinosaur_ad.bench.verify_row import CheckedRow
 
 DESCRIPTION = (
-    "Compute every number of stored results again from their scores, and name those that differ. Exit code 2 when one\n"
-    "does, or when something cannot be read."
+    "Compute every number of stored results again from their scores, and name those that differ. Of a row that was\n"
+    "submitted, hashes, names, sizes and images are checked too. Exit code 2 when something differs or cannot be read."
 )
 _SHOWN = 3  # differences of a cell that are spelled out; --json has all
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folders and the form of the answer."""
-    parser.add_argument("results", metavar="DIR", nargs="+", help="folders or fsspec addresses of results")
+    parser.add_argument("results", metavar="DIR", nargs="+", help="folders or addresses of results, or submitted rows")
     parser.add_argument("--json", action="store_true", help="one JSON object, and nothing else")
 
 
@@ -34,9 +35,16 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show(*(f"unreadable: {sentence}" for sentence in found.unreadable))
         show(*(_line(each) for each in found.checked if not each.equal))
+        show(*map(_row_line, found.rows))
         show(_summary(found))
         _say_what_was_not_checked(found)
     return EXIT_OK if found.equal else EXIT_ERROR
+
+
+def _row_line(row: CheckedRow) -> str:
+    origin = "one commit a cell, no changes" if row.exact else "NOT exactly that of a commit"
+    known = f"{row.tasks - row.unknown} of {_count(row.tasks, 'task')} on images with a published checksum"
+    return f"row: {row.method} on {', '.join(row.scenarios) or 'nothing'}; source: {origin}; {known}"
 
 
 def _line(checked: CheckedCell) -> str:
@@ -78,6 +86,17 @@ def _document(found: Verified) -> dict[str, Any]:
         "equal": found.equal,
         "cells": len(found.cells),
         "grids": len(found.grids),
+        "rows": [
+            {
+                "where": row.checked.where,
+                "method": row.method,
+                "scenarios": list(row.scenarios),
+                "exact": row.exact,
+                "tasks": row.tasks,
+                "unknown": row.unknown,
+            }
+            for row in found.rows
+        ],
         "failed": found.failed,
         "numbers": found.numbers,
         "unchecked": found.unchecked,

@@ -32,7 +32,9 @@ def add_parser(verbs: Subparsers) -> None:
     what = parser.add_argument_group("what is exported")
     what.add_argument("--store", metavar="DIR", type=Path, help="the encoder and preset of this store")
     what.add_argument("--encoder", metavar="NAME", help="this encoder, without a store; see: dinosaur weights list")
-    what.add_argument("--preset", metavar="default|paper", help="layers and size without a store (default: default)")
+    what.add_argument(
+        "--preset", metavar="default|fast|best|paper", help="layers and size without a store (default: default)"
+    )
     what.add_argument("--weights", metavar="PATH", type=Path, help="weights from this file, not from the cache")
     what.add_argument(
         "--task", metavar="NAME", help="the task of the store whose bank scores labelled images, or is exported"

@@ -76,10 +76,10 @@ def _printed(numbers: GridNumbers, ratio: float, radius: int) -> float:
 
 
 def print_storage() -> None:
-    """The paper's table, the arithmetic done right, the default preset, and what is wrong."""
+    """The paper's table, the arithmetic done right, the preset fast, and what is wrong."""
     from dinosaur_ad.bench.storage import storage_findings, storage_rows
 
-    header = ("dataset", "tasks", "images", "M", "printed", "formula", "a task", "default M", "default", "a task ")
+    header = ("dataset", "tasks", "images", "M", "printed", "formula", "a task", "fast M", "fast", "a task ")
     rows = [
         (
             row.name,
@@ -89,15 +89,15 @@ def print_storage() -> None:
             f"{row.printed_total:.1f}",
             f"{row.total_mib:.2f}",
             f"{row.mib_a_task:.3f}",
-            _span(row.default_members),
-            f"{row.default_total_mib:.2f}",
-            f"{row.default_mib_a_task:.3f}",
+            _span(row.fast_members),
+            f"{row.fast_total_mib:.2f}",
+            f"{row.fast_mib_a_task:.3f}",
         )
         for row in storage_rows()
     ]
     show(
         "MiB kept for all tasks: printed in the paper, by its formula (14 x 14 places, 10 %, float32), and for the",
-        "default preset (16 x 16 places, 20 %, float16; without the reserve that only updates read)",
+        "preset fast (16 x 16 places, 20 %, float16; without the reserve that only updates read)",
         "",
         *table(header, rows, numeric=header[1:]),
         "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,11 +29,12 @@ from dinosaur_ad.cli._parser import (
     task_name,
 )
 from dinosaur_ad.cli._progress import Progress
-from dinosaur_ad.cli._results import ANOMALOUS, NORMAL, WRITERS
+from dinosaur_ad.cli._results import ANOMALOUS, NORMAL, UNKNOWN, WRITERS
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
     from dinosaur_ad.cluster import Fleet
+    from dinosaur_ad.core.drift import ShiftNotice
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Inspection
 
@@ -60,7 +62,7 @@ def add_parser(verbs: Subparsers) -> None:
         help="write a picture of where, one PNG per image: cam1/000.png becomes DIR/cam1/000.png.overlay.png",
     )
     add_false_alarms(
-        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: the preset's, 0.025)"
+        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: as the task is set)"
     )
     parser.add_argument("--exit-code", action="store_true", help="exit with 1 when an image is anomalous")
     parser.add_argument(
@@ -77,6 +79,7 @@ class _Count:
     """Counts of the results so far; ``left_out`` names the damaged tasks."""
 
     anomalous: int = 0
+    unknown: int = 0
     not_ready: int = 0
     unreadable: int = 0
     judged: int = 0
@@ -87,7 +90,8 @@ class _Count:
         """Count an inspection; the damaged tasks that are new are returned."""
         self.judged += 1
         self.anomalous += result.verdict == ANOMALOUS
-        self.not_ready += result.verdict not in (NORMAL, ANOMALOUS)
+        self.unknown += result.verdict == UNKNOWN
+        self.not_ready += result.verdict not in (NORMAL, ANOMALOUS, UNKNOWN)
         self.milliseconds += result.ms.get("total", 0.0)
         new = [name for name in result.left_out if name not in self.left_out]
         self.left_out.update(new)
@@ -99,6 +103,8 @@ class _Count:
         parts = [f"{self.anomalous} anomalous", f"{self.unreadable} unreadable"]
         if self.not_ready:
             parts.insert(1, f"{self.not_ready} not ready")
+        if self.unknown:
+            parts.insert(1, f"{self.unknown} unknown")
         damaged = f"; without {len(self.left_out)} damaged task{'s' * (len(self.left_out) != 1)}"
         speed = f"; {self.milliseconds / self.judged:.0f} ms an image" if self.judged else ""
         return f"{total} image{'s' * (total != 1)}: {', '.join(parts)}{damaged if self.left_out else ''}{speed}"
@@ -107,13 +113,14 @@ class _Count:
         """A defect that was found goes before all else, and what could not be judged before what could not be read."""
         if tell_anomalies and self.anomalous:
             return EXIT_ANOMALOUS
-        if self.not_ready or self.left_out:
+        if self.unknown or self.not_ready or self.left_out:
             return EXIT_NOT_JUDGED
         return EXIT_UNREADABLE if self.unreadable else EXIT_OK
 
 
 def inspect(arguments: argparse.Namespace) -> int:
     """Inspect images and print a line for each."""
+    from dinosaur_ad.bank.shifting import ShiftWatch
     from dinosaur_ad.inspection import Rejected
 
     detector: Dinosaur | Fleet
@@ -123,7 +130,7 @@ def inspect(arguments: argparse.Namespace) -> int:
         overlays = Overlays(arguments.overlays, arguments.images, paths, arguments.store)
     say_overlays_left_out(arguments.images)
     write = WRITERS[arguments.format or "text"](detector)
-    count, reasons = _Count(), set[str]()
+    count, watch, reasons = _Count(), ShiftWatch(), set[str]()
     with Progress(detector, len(paths)) as progress:
         results = detector.stream(paths, task=arguments.task, false_alarms=arguments.false_alarms)
         for done, result in enumerate(results, start=1):
@@ -134,9 +141,10 @@ def inspect(arguments: argparse.Namespace) -> int:
             else:
                 progress.announce()
                 damaged = count.take(result)
+                watch.take(result)
                 overlay = overlays.save(result) if overlays else None
                 with progress.writing():
-                    if result.reason and result.reason not in reasons:
+                    if result.reason and result.verdict != UNKNOWN and result.reason not in reasons:
                         reasons.add(result.reason)
                         say(f"not ready: {result.reason}")
                     for name in damaged:
@@ -144,7 +152,18 @@ def inspect(arguments: argparse.Namespace) -> int:
                     write.inspection(result, overlay)
             progress.update(done)
     say(count.sentence())
+    for name, notice in watch.notices(detector.store).items():
+        say(_shifted(name, notice))
     return count.exit_code(tell_anomalies=arguments.exit_code)
+
+
+def _shifted(name: str, notice: ShiftNotice) -> str:
+    """That the good parts of a task no longer look like those it learned, and what to do."""
+    return (
+        f"warning: the good parts of '{name}' look different from those learned (scores higher by about "
+        f"{notice.deviations or 0.0:.1f} deviations, noticed with its image {notice.noticed_at}): if light or camera "
+        f"changed, teach it with: dinosaur recalibrate {shlex.quote(name)} IMAGES"
+    )
 
 
 def _why_left_out(detector: Dinosaur | Fleet, name: str) -> str:

@@ -18,7 +18,8 @@ from dinosaur_ad.errors import DinosaurError, InputError, StoreError
 
 if TYPE_CHECKING:
     from dinosaur_ad.detector import Dinosaur
-    from dinosaur_ad.inspection import Learned
+    from dinosaur_ad.inspection import Changed, Learned
+    from dinosaur_ad.store import TaskRecord
 
 RECOMMENDED_IMAGES = 20
 SUSPECTS_NAMED = 3
@@ -34,32 +35,39 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("--encoder", metavar="NAME", help="encoder of a new store; see: dinosaur weights list")
     parser.add_argument("--seed", metavar="N", type=int, help="seed of a new store (default: 0)")
     parser.add_argument("--replace", action="store_true", help="learn a task of that name anew")
-    _add_force(parser)
+    add_force(parser)
+    add_position(parser, "how parts lie in their photos (default: auto, found out from the images)")
     parser.add_argument(
         "--held-out",
         metavar="IMAGES",
         nargs="+",
         help="more normal images, for the threshold alone (default: some of IMAGES are held out in turn)",
     )
+    parser.add_argument(
+        "--tiles",
+        metavar="COLUMNSxROWS",
+        help="cut large photos into overlapping tiles, like 4x1, so that small defects are seen (auto: by their size)",
+    )
     group = parser.add_argument_group("bank")
     group.add_argument(
         "--budget", metavar="SIZE", help="the most this task may take, like 2MB; precision and size follow"
     )
     group.add_argument("--bank-precision", metavar="NAME", help="float32, float16 or int8 (default: the preset's)")
-    _add_verbose(parser)
+    add_verbose(parser)
 
     parser = add_verb(verbs, "update", update, "Add normal images to a task. Those it has learned are not needed.")
     parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     add_images(parser)
     add_store(parser)
-    _add_force(parser)
-    _add_verbose(parser)
+    add_force(parser)
+    add_position(parser, "stays what it was; another one is refused")
+    add_verbose(parser)
 
     parser = add_verb(verbs, "forget", forget, "Remove a task. undo brings it back.")
     parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     add_store(parser)
 
-    parser = add_verb(verbs, "undo", undo, "Take back the last learn, update or forget of a task.")
+    parser = add_verb(verbs, "undo", undo, "Take back the last learn, update, set or forget of a task.")
     parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     parser.add_argument("--yes", action="store_true", help=argparse.SUPPRESS)  # was needed before there was redo
     add_store(parser)
@@ -74,11 +82,18 @@ def add_parser(verbs: Subparsers) -> None:
     add_store(parser)
 
 
-def _add_force(parser: argparse.ArgumentParser) -> None:
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Add the option that overrules the guard."""
     parser.add_argument("--force", action="store_true", help="learn images too that do not seem to belong there")
 
 
-def _add_verbose(parser: argparse.ArgumentParser) -> None:
+def add_position(parser: argparse.ArgumentParser, words: str) -> None:
+    """Add the option that says how parts lie."""
+    parser.add_argument("--position", metavar="auto|aligned|moving|free", default="auto", help=words)
+
+
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says more."""
     parser.add_argument("--verbose", action="store_true", help="also say what is kept, and where the time went")
 
 
@@ -105,16 +120,18 @@ def learn(arguments: argparse.Namespace) -> int:
         )
     detector.waiting = say
     say_overlays_left_out([*arguments.images, *(arguments.held_out or [])])
-    with _interruptible(arguments), Progress(detector, then=TEACHING) as progress:
+    with interruptible(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.learn(
             arguments.name,
             arguments.images,
             held_out=arguments.held_out,
+            position=arguments.position,
+            tiles=arguments.tiles,
             replace=arguments.replace,
             force=arguments.force,
             progress=progress,
         )
-    return _report(arguments, detector, learned, f"learned '{learned.task}' from {learned.images} images")
+    return report_learned(arguments, detector, learned, f"learned '{learned.task}' from {learned.images} images")
 
 
 def _refuse_unknown(arguments: argparse.Namespace) -> None:
@@ -132,16 +149,18 @@ def update(arguments: argparse.Namespace) -> int:
     detector = open_store(arguments, **encoder_options(arguments))
     detector.waiting = say
     say_overlays_left_out(arguments.images)
-    with _interruptible(arguments), Progress(detector, then=TEACHING) as progress:
-        learned = detector.update(arguments.name, arguments.images, force=arguments.force, progress=progress)
+    with interruptible(arguments), Progress(detector, then=TEACHING) as progress:
+        learned = detector.update(
+            arguments.name, arguments.images, position=arguments.position, force=arguments.force, progress=progress
+        )
     added = f"{learned.images} images, now {learned.total_images},"
-    return _report(arguments, detector, learned, f"updated '{learned.task}' with {added}")
+    return report_learned(arguments, detector, learned, f"updated '{learned.task}' with {added}")
 
 
 def forget(arguments: argparse.Namespace) -> int:
     """Remove a task."""
     detector = open_store(arguments)
-    with _interruptible(arguments):
+    with interruptible(arguments):
         detector.forget(arguments.name)
     say_removed(detector)
     show(f"forgot '{arguments.name}'; undo brings it back")
@@ -151,7 +170,7 @@ def forget(arguments: argparse.Namespace) -> int:
 def undo(arguments: argparse.Namespace) -> int:
     """Take back the last change of a task."""
     detector = open_store(arguments)
-    with _interruptible(arguments):
+    with interruptible(arguments):
         action = detector.undo(arguments.name)
     if action == "damage":  # the store has put the task together again
         done = f"brought back the newest intact version of '{arguments.name}', whose record was damaged"
@@ -165,7 +184,7 @@ def undo(arguments: argparse.Namespace) -> int:
 def redo(arguments: argparse.Namespace) -> int:
     """Make the last undone change of a task again."""
     detector = open_store(arguments)
-    with _interruptible(arguments):
+    with interruptible(arguments):
         action = detector.redo(arguments.name)
     following = detector.store.redoable(arguments.name)
     more = f"redo can also make again: {following}" if following else "nothing is left to redo"
@@ -176,7 +195,7 @@ def redo(arguments: argparse.Namespace) -> int:
 def rename(arguments: argparse.Namespace) -> int:
     """Give a task another name."""
     detector = open_store(arguments)
-    with _interruptible(arguments):
+    with interruptible(arguments):
         detector.rename(arguments.name, arguments.new)
     show(f"'{arguments.name}' is now called '{arguments.new}'")
     return EXIT_OK
@@ -190,7 +209,8 @@ def _left(changes: Sequence[tuple[str, bool]]) -> str:
     return f"undo can still take back: {', '.join(words)}"
 
 
-def _report(arguments: argparse.Namespace, detector: Dinosaur, learned: Learned, what: str) -> int:
+def report_learned(arguments: argparse.Namespace, detector: Dinosaur, learned: Learned, what: str) -> int:
+    """Print what became of a task that was taught, and return the exit code."""
     from dinosaur_ad.bank.budget import describe
 
     report_rejected(learned.rejected)
@@ -204,24 +224,70 @@ def _report(arguments: argparse.Namespace, detector: Dinosaur, learned: Learned,
         show(f"nothing new for '{learned.task}': the task is as it was, of {learned.total_images} images")
         return EXIT_UNREADABLE if learned.rejected else EXIT_OK
     if learned.total_images < RECOMMENDED_IMAGES:
-        quality = "extrapolated" if detector.preset.calibration == "unseen" else "uncertain"
-        say(
-            f"warning: only {learned.total_images} images: the threshold is {quality}; "
-            f"{RECOMMENDED_IMAGES} or more are recommended"
-        )
+        say(f"warning: only {learned.total_images} images: {RECOMMENDED_IMAGES} or more are recommended")
+    warn_of_missed_defects(learned)
     record = detector.store.record(learned.task)
     before = "" if learned.threshold_before is None else f"{learned.threshold_before:.3f} -> "
-    threshold = f"threshold {before}{detector.threshold(learned.task):.3f}"
-    show(
-        f"{what} in {sum(learned.seconds.values()):.1f} s: {threshold} (at most "
-        f"{detector.preset.false_alarms * 100:g} % false alarms asked), {learned.bytes / 1e6:.1f} MB"
-    )
+    asked = detector.settings(learned.task)
+    threshold = f"threshold {before}{asked.threshold:.3f}"
+    if learned.threshold_ratio is not None:
+        threshold += f", {learned.threshold_ratio:.2f} times that of before on its scale"
+    rate = "set by hand" if asked.fixed_threshold else f"at most {asked.false_alarms * 100:.3g} % false alarms asked"
+    show(f"{what} in {sum(learned.seconds.values()):.1f} s: {threshold} ({rate}), {learned.bytes / 1e6:.1f} MB")
+    show(*promises(learned, asked.false_alarms))
+    if learned.position:
+        show(position_line(record))
     chosen = describe(record.manifest)  # not empty where a budget or another precision was asked for
     if chosen or arguments.verbose:
         show(f"memory: {learned.members} normal patches kept for every place in the image{chosen}")
     if arguments.verbose:
         show("seconds: " + ", ".join(f"{step} {seconds:.1f}" for step, seconds in learned.seconds.items()))
     return EXIT_UNREADABLE if learned.rejected else EXIT_OK
+
+
+def position_line(record: TaskRecord) -> str:
+    """How the parts of a task lie, and how that is known."""
+    from dinosaur_ad.bank.position import COPIES_REACH, Position
+
+    position = Position.of(record)
+    if position is None:
+        return "position: not looked at"
+    how = "as given" if position.given else "found out"
+    if position.reach is not None:
+        how += f": most parts lie within {100 * position.reach:.1f} % of the image side"
+    elif position.clear is not None:
+        how += f": only {position.clear:.0%} of the images lie clearly like the others, so none is registered"
+    advice = ""
+    if position.reach is not None and position.reach > COPIES_REACH and not position.registered:
+        advice = "; that is more than moved copies allow for: use a fixture, or try learn --replace --position moving"
+    return f"position: {position} ({how}{advice})"
+
+
+def promises(learned: Learned, false_alarms: float) -> list[str]:
+    """What can be promised of a task, a line each: the share of false alarms, and the smallest defect."""
+    lines = []
+    if learned.promised_rate is not None and learned.images_needed is not None:
+        more = f"; for {100 * false_alarms:g} % take {learned.images_needed}"
+        lines.append(
+            f"with {learned.calibrated} images: at most {100 * learned.promised_rate:.2g} % false alarms with 95 % "
+            f"confidence{more if learned.promised_rate > false_alarms else ''}"
+        )
+    if learned.photo_size is not None:
+        height, width = learned.photo_size
+        wide, high = learned.smallest_width * width, learned.smallest_defect * height
+        lines.append(f"sees defects from about {wide:.0f} x {high:.0f} of {width} x {height} pixels")
+    return lines
+
+
+def warn_of_missed_defects(learned: Learned | Changed) -> None:
+    """Name the confirmed defects that the task would let pass from now on."""
+    if missed := learned.gallery_missed:
+        named = ", ".join(printable(each, 80) for each in missed[:SUSPECTS_NAMED])
+        more = f" and {len(missed) - SUSPECTS_NAMED} more" if len(missed) > SUSPECTS_NAMED else ""
+        say(
+            f"warning: {len(missed)} confirmed defect{'s' * (len(missed) != 1)} of '{learned.task}' would pass now: "
+            f"{named}{more}; undo takes the change back"
+        )
 
 
 def _warn_of_suspects(learned: Learned) -> None:
@@ -232,7 +298,7 @@ def _warn_of_suspects(learned: Learned) -> None:
 
 
 @contextmanager
-def _interruptible(arguments: argparse.Namespace) -> Iterator[None]:
+def interruptible(arguments: argparse.Namespace) -> Iterator[None]:
     """Let Ctrl-C say what became of the task: a change is one rename, so it has happened or it has not."""
     before = _version(arguments.store, arguments.name)
     try:

@@ -172,13 +172,16 @@ class _PackedStore:
         return folder
 
 
+_FOR_UPDATES = ("reserve.safetensors", "calibration.safetensors")
+"""What only an update reads; the reserve is the larger half of a task that has one."""
+
+
 def _pack(detector: Dinosaur) -> dict[str, NDArray[np.uint8]]:
     """The files of the store as they are now; as arrays, which all workers of a machine share."""
     with tempfile.TemporaryDirectory(prefix="dinosaur-store-") as folder:
         detector.save(Path(folder) / "store")
         paths = [path for path in (Path(folder) / "store").rglob("*") if path.is_file()]
-        # Only update reads a reserve, and it is the larger half of a task.
-        wanted = [path for path in paths if path.name != "reserve.safetensors" and not path.name.startswith(".")]
+        wanted = [path for path in paths if path.name not in _FOR_UPDATES and not path.name.startswith(".")]
         return {
             path.relative_to(Path(folder) / "store").as_posix(): np.fromfile(path, dtype=np.uint8) for path in wanted
         }

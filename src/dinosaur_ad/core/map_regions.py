@@ -37,6 +37,36 @@ def connected_cells(mask_HW: NDArray[np.bool_]) -> list[list[Cell]]:
     return regions
 
 
+def cells_above(map_HW: NDArray[np.float32], threshold: float) -> list[list[Cell]]:
+    """The regions of a map above a threshold, the largest peak first; the largest value always belongs to one.
+
+    >>> cells_above(np.float32([[5, 0, 2], [0, 0, 3]]), 1.0)
+    [[(0, 0)], [(0, 2), (1, 2)]]
+    """
+    above_HW = ~(map_HW <= threshold)  # written so that NaN counts as above
+    above_HW[np.unravel_index(np.argmax(map_HW), map_HW.shape)] = True  # whatever the score was rounded to
+    peak_HW = np.nan_to_num(map_HW, nan=np.inf)  # as for argmax, NaN is the largest value
+    return sorted(connected_cells(above_HW), key=lambda cells: max(peak_HW[cell] for cell in cells), reverse=True)
+
+
+def counts(cells: list[Cell], patches: int, smallest: float) -> bool:
+    """Whether a region of a map of so many patches is at least as large as a share of it, up to rounding."""
+    return len(cells) >= smallest * patches - 1e-6
+
+
+def small_cells(map_HW: NDArray[np.float32], threshold: float, smallest: float) -> NDArray[np.bool_]:
+    """Where a map lies above a threshold in regions that are smaller than a share of it: bool ``(H, W)``.
+
+    >>> small_cells(np.float32([[5, 0, 2], [0, 0, 3]]), 1.0, 0.3).astype(int).tolist()
+    [[1, 0, 0], [0, 0, 0]]
+    """
+    small_HW = np.zeros(map_HW.shape, np.bool_)
+    for cells in cells_above(map_HW, threshold):
+        if not counts(cells, map_HW.size, smallest):
+            small_HW[tuple(np.transpose(cells))] = True
+    return small_HW
+
+
 def outer_contour(cells: list[Cell]) -> list[Cell]:
     """The corners of the outer border of a connected region, clockwise, as (row, column) of the lines of the grid.
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dinosaur_ad.core.arrays import Array, device_of, like, namespace, squared_norms
 from dinosaur_ad.core.calibration import folds
 from dinosaur_ad.core.coreset import greedy_coreset
-from dinosaur_ad.core.scoring import patch_distances
 
 
 class Coreset(NamedTuple):
@@ -64,42 +63,20 @@ def remember(
     )
 
 
-def unseen_distances(
-    patches_NHWC: Array,
-    size: int,
-    radius: int,
-    *,
-    at_least: int,
-    parts: int = 5,
-    known: Coreset | None = None,
-    seed: int = 0,
-) -> Array:
-    """Patch distances ``(n, H, W)`` of ``n`` of the ``N`` images, each to a memory that has never seen it."""
-    unseen = unseen_memories(patches_NHWC, size, at_least=at_least, parts=parts, known=known, seed=seed)
-    distances = [patch_distances(patches_NHWC[held_out], memory.vectors_HWMC, radius) for held_out, memory in unseen]
-    return namespace(patches_NHWC).concat(distances, axis=0)
+def unseen_parts(
+    count: int, *, at_least: int, parts: int = 5, seed: int = 0
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Which of ``count`` images are held out at a time, and the rest, of which a memory is to be made.
 
+    One of ``parts`` of the images at a time is held out, until ``at_least`` images were, or all. The more parts, the
+    less the memory misses what was held out, and the longer it takes.
 
-def unseen_memories(
-    patches_NHWC: Array,
-    size: int,
-    *,
-    at_least: int,
-    parts: int = 5,
-    known: Coreset | None = None,
-    seed: int = 0,
-) -> Iterator[tuple[NDArray[np.intp], Coreset]]:
-    """The places of some of the ``N`` images at a time, and a memory that has never seen them.
-
-    One of ``parts`` of the images at a time is held out, and a memory of ``size`` is made of the rest and of what was
-    ``known`` before. That goes on until ``at_least`` images were held out, or all were. The more parts, the less the
-    memory misses what was held out, and the longer it takes.
+    >>> [(len(held_out), len(rest)) for held_out, rest in unseen_parts(10, at_least=7, parts=5)]
+    [(2, 8), (2, 8), (2, 8), (2, 8)]
     """
-    xp = namespace(patches_NHWC)
-    images, done = patches_NHWC.shape[0], 0
-    for held_out in folds(images, parts, seed):
-        rest = like(np.setdiff1d(np.arange(images), held_out), patches_NHWC, xp.int64)
-        yield held_out, remember(patches_NHWC[rest], rest, size, known=known, seed=seed)
+    done = 0
+    for held_out in folds(count, parts, seed):
+        yield held_out, np.setdiff1d(np.arange(count), held_out)
         done += len(held_out)
         if done >= at_least:
             return

@@ -20,6 +20,8 @@ from dinosaur_ad.core.threads import MOST_THREADS, in_threads, usable_threads
 # Patches gathered and products held at a time, by all threads; a thread's share is about what a CPU's cache holds for
 # it. A GPU wants long products instead.
 WORK_BYTES, GPU_WORK_BYTES = MOST_THREADS * 8 * 2**20, 2**30
+ANYWHERE = 1024
+"""The radius of a memory whose places do not count: every patch is compared with the patches of all of them."""
 # Blocks of rows that NumPy's threads take one by one: enough for a slow thread to take fewer.
 BLOCKS = 8
 # Multiplications for each thread below which sharing them takes longer than doing them.
@@ -55,6 +57,8 @@ def patch_distances(
     xp = namespace(tokens_NHWC, bank_HWMC)
     if half_norm_HWM is None:
         half_norm_HWM = scaled_norms(bank_HWMC, scale_HW) / 2
+    if radius >= ANYWHERE:
+        return _distances_anywhere(tokens_NHWC, bank_HWMC, scale_HW, half_norm_HWM, threads)
     images, rows = _at_once(tokens_NHWC, bank_HWMC, radius, work_bytes)
     parts = [
         _patch_distances(part_NHWC, bank_HWMC, scale_HW, half_norm_HWM, radius, rows, threads)
@@ -119,6 +123,34 @@ def _patch_distances(
     multiplications = math.prod(bank_HWMC.shape) * side**2 * images
     in_threads(find, range(0, height, step), _threads(threads, multiplications) if is_numpy(tokens_NHWC) else 1)
     squared_NHW = squared_norms(tokens_NHWC) - 2 * xp.permute_dims(_best(found_HWSN, radius), (2, 0, 1))
+    return xp.sqrt(xp.maximum(squared_NHW, xp.zeros_like(squared_NHW)))
+
+
+def _distances_anywhere(
+    tokens_NHWC: Array, bank_HWMC: Array, scale_HW: Array | None, half_norm_HWM: Array, threads: int | None
+) -> Array:
+    """The distances of all patches to their nearest remembered patch, wherever that is."""
+    xp = namespace(tokens_NHWC, bank_HWMC)
+    images, height, width, channels = tokens_NHWC.shape
+    patches_11PC = xp.reshape(tokens_NHWC, (1, 1, images * height * width, channels))
+    rows, columns = bank_HWMC.shape[:2]
+    found_HP = xp.full(
+        (rows, images * height * width), -float("inf"), dtype=tokens_NHWC.dtype, device=device_of(tokens_NHWC)
+    )
+
+    def find(row: int) -> None:
+        bank_WMC = widen(bank_HWMC[row])
+        for column in range(columns):
+            products_PM = products(patches_11PC, bank_WMC[None, column : column + 1])[0, 0]
+            if scale_HW is not None:
+                products_PM *= scale_HW[row, column]
+            products_PM -= half_norm_HWM[row, column]
+            found_HP[row] = xp.maximum(found_HP[row], xp.max(products_PM, axis=-1))
+
+    multiplications = math.prod(bank_HWMC.shape) * images * height * width
+    in_threads(find, range(rows), _threads(threads, multiplications) if is_numpy(tokens_NHWC) else 1)
+    best_NHW = xp.reshape(xp.max(found_HP, axis=0), (images, height, width))
+    squared_NHW = squared_norms(tokens_NHWC) - 2 * best_NHW
     return xp.sqrt(xp.maximum(squared_NHW, xp.zeros_like(squared_NHW)))
 
 

@@ -1,4 +1,4 @@
-"""Plain folders of images, and the layout of categories that the MVTec readers share."""
+"""Plain folders of images, and the layouts of categories that most public datasets share."""
 
 from __future__ import annotations
 
@@ -33,6 +33,24 @@ class Layout:
     """Where a mask is expected, for the error message; with ``{kind}`` and ``{stem}``."""
     read_saturations: Callable[[Path], Saturations] = lambda category: ()
     """From the category's folder to its saturations."""
+    good: str = GOOD
+    """The folder of normal images in each split."""
+    test: str = "test"
+    truth: str = "ground_truth"
+    """The folders of test images and of their masks in the category."""
+
+
+def named_mask(ending: str) -> MaskFinder:
+    """Finds ``<kind>/<stem><ending>.png`` in the ground truth, or the same name with another image extension."""
+
+    def find(truth: Path, kind: str, stem: str) -> tuple[Path, ...]:
+        folder, name = truth / kind, f"{stem}{ending}"
+        expected = folder / f"{name}.png"
+        if expected.is_file():  # the usual case, without listing the folder once for each image
+            return (expected,)
+        return tuple(path for path in images_in(folder) if path.stem == name)
+
+    return find
 
 
 def folder_task(train: str | Path, *, test: str | Path | None = None, name: str | None = None) -> Task:
@@ -61,7 +79,7 @@ def folder_task(train: str | Path, *, test: str | Path | None = None, name: str 
 def category_tasks(root: str | Path, layout: Layout) -> tuple[Task, ...]:
     """One task for each category found in ``root``, alphabetically; any image extension.
 
-    A category without a ``ground_truth`` folder has unknown masks; where there is one, it must be complete.
+    A category without a folder of masks has unknown ones; where there is such a folder, it must be complete.
 
     :raises InputError: no category, or an incomplete one; the sentence names what is missing.
     """
@@ -70,13 +88,14 @@ def category_tasks(root: str | Path, layout: Layout) -> tuple[Task, ...]:
     tests = {category: _test_samples(category, layout) for category in categories}
     missing = [lack for category in categories for lack in _missing(category, layout, tests[category])]
     if missing:
-        shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        raise InputError(f"'{root}' is not a whole {layout.name}: missing {shown}; extract the dataset again.")
+        raise InputError(
+            f"'{root}' is not a whole {layout.name}: missing {say_some(missing)}; extract the dataset again."
+        )
     return tuple(
         Task(
             category.name,
-            train=_normals(category / "train" / GOOD, f"train/{GOOD}"),
-            validation=_normals(category / "validation" / GOOD, f"validation/{GOOD}"),
+            train=_normals(category / "train" / layout.good, f"train/{layout.good}"),
+            validation=_normals(category / "validation" / layout.good, f"validation/{layout.good}"),
             test=tests[category],
         )
         for category in categories
@@ -90,6 +109,15 @@ def say_absent(present: tuple[Task, ...], official: tuple[str, ...]) -> str:
     return f"{len(official) - len(absent)} of {len(official)} official categories{lack}"
 
 
+def say_some(names: list[str]) -> str:
+    """The first five names, and how many more there are.
+
+    >>> say_some(["a", "b"]), say_some(list("abcdefg"))
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
 def images_in(folder: Path) -> list[Path]:
     """The image files directly in ``folder``, sorted; none when there is no such folder."""
     return sorted(path for path in folder.iterdir() if is_image_name(path)) if folder.is_dir() else []
@@ -99,10 +127,11 @@ def _category_folders(root: Path, layout: Layout) -> list[Path]:
     _require_folder(root)
     if (root / "train").is_dir():
         raise InputError(f"'{root}' is one category, not a root of several; give the folder that holds it.")
-    categories = [root / name for name in _subfolders(root) if {"train", "test"} & {*_subfolders(root / name)}]
+    categories = [root / name for name in _subfolders(root) if {"train", layout.test} & {*_subfolders(root / name)}]
     if not categories:
         raise InputError(
-            f"'{root}' holds no categories; a {layout.name} has <category>/train/good and <category>/test."
+            f"'{root}' holds no categories; a {layout.name} has <category>/train/{layout.good} and "
+            f"<category>/{layout.test}."
         )
     return categories
 
@@ -111,10 +140,10 @@ def _missing(category: Path, layout: Layout, test: tuple[FileSample, ...]) -> li
     missing = [f"{category.name}/{split}" for split in layout.normal_splits if not images_in(category / split)]
     anomalous = [sample for sample in test if sample.label == 1]
     if not anomalous:
-        missing.append(f"{category.name}/test/<kind of defect>")
-    if (category / "ground_truth").is_dir():
+        missing.append(f"{category.name}/{layout.test}/<kind of defect>")
+    if (category / layout.truth).is_dir():
         missing += [
-            f"{category.name}/ground_truth/" + layout.mask_pattern.format(kind=sample.kind, stem=sample.path.stem)
+            f"{category.name}/{layout.truth}/" + layout.mask_pattern.format(kind=sample.kind, stem=sample.path.stem)
             for sample in anomalous
             if not sample.mask_paths
         ]
@@ -122,8 +151,14 @@ def _missing(category: Path, layout: Layout, test: tuple[FileSample, ...]) -> li
 
 
 def _test_samples(category: Path, layout: Layout) -> tuple[FileSample, ...]:
-    truth, saturations = category / "ground_truth", layout.read_saturations(category)
-    return _labelled(category / "test", lambda kind, stem: layout.find_masks(truth, kind, stem), saturations)
+    truth, saturations = category / layout.truth, layout.read_saturations(category)
+    return _labelled(
+        category / layout.test,
+        lambda kind, stem: layout.find_masks(truth, kind, stem),
+        saturations,
+        split=layout.test,
+        good=layout.good,
+    )
 
 
 def _labelled_folder(folder: Path) -> tuple[FileSample, ...]:
@@ -140,16 +175,21 @@ def _labelled_folder(folder: Path) -> tuple[FileSample, ...]:
 
 
 def _labelled(
-    test: Path, find_masks: Callable[[str, str], tuple[Path, ...]], saturations: Saturations = ()
+    test: Path,
+    find_masks: Callable[[str, str], tuple[Path, ...]],
+    saturations: Saturations = (),
+    *,
+    split: str = "test",
+    good: str = GOOD,
 ) -> tuple[FileSample, ...]:
-    """The images in ``test/good`` and then those in each other ``test/<kind>``."""
+    """The images in ``test/good`` and then those in each other ``test/<kind>``; ``split`` stands in their names."""
     anomalous = (
-        FileSample(f"test/{kind}/{path.name}", path, 1, kind, find_masks(kind, path.stem), saturations=saturations)
+        FileSample(f"{split}/{kind}/{path.name}", path, 1, kind, find_masks(kind, path.stem), saturations=saturations)
         for kind in _subfolders(test)
-        if kind != GOOD
+        if kind != good
         for path in images_in(test / kind)
     )
-    return (*_normals(test / GOOD, f"test/{GOOD}", saturations), *anomalous)
+    return (*_normals(test / good, f"{split}/{good}", saturations), *anomalous)
 
 
 def _normals(folder: Path, split: str, saturations: Saturations = ()) -> tuple[FileSample, ...]:

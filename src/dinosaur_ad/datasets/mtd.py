@@ -131,4 +131,5 @@ def _drifted_task(
         drifted(train),
         test=drifted(test),
         widened=drifted(train, draw_replay_drift),
+        product="mtd",
     )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dinosaur_ad.datasets.folder import Layout, category_tasks, say_absent
+from dinosaur_ad.datasets.folder import Layout, category_tasks, named_mask, say_absent
 from dinosaur_ad.datasets.tasks import Scenario
-from dinosaur_ad.images.loading import is_image_name
 
 MVTEC_CATEGORIES = (
     "bottle", "cable", "capsule", "carpet", "grid", "hazelnut", "leather", "metal_nut",
@@ -24,6 +23,8 @@ MVTEC_CITATION = (
     "Anomaly Detection, CVPR 2019"
 )
 
+MVTEC_LAYOUT = Layout("MVTec-AD layout", ("train/good", "test/good"), named_mask("_mask"), "{kind}/{stem}_mask.png")
+
 
 def mvtec_scenario(root: str | Path) -> Scenario:
     """One task for each category found in ``root``, alphabetically; any image extension.
@@ -34,18 +35,8 @@ def mvtec_scenario(root: str | Path) -> Scenario:
 
     :raises InputError: no category, or an incomplete one; the sentence names what is missing.
     """
-    layout = Layout("MVTec-AD layout", ("train/good", "test/good"), _find_mask, "{kind}/{stem}_mask.png")
-    tasks = category_tasks(root, layout)
+    tasks = category_tasks(root, MVTEC_LAYOUT)
     if not any(task.name in MVTEC_CATEGORIES for task in tasks):
-        return Scenario(Path(root).resolve().name, tasks, f"{len(tasks)} categories in the {layout.name}.")
+        return Scenario(Path(root).resolve().name, tasks, f"{len(tasks)} categories in the {MVTEC_LAYOUT.name}.")
     description = f"MVTec-AD, {say_absent(tasks, MVTEC_CATEGORIES)}."
     return Scenario("mvtec_ad", tasks, description, MVTEC_LICENCE, MVTEC_CITATION)
-
-
-def _find_mask(truth: Path, kind: str, stem: str) -> tuple[Path, ...]:
-    expected = truth / kind / f"{stem}_mask.png"
-    if expected.is_file():  # the usual case, without listing the folder once for each image
-        return (expected,)
-    folder = truth / kind
-    files = folder.iterdir() if folder.is_dir() else ()
-    return tuple(sorted(path for path in files if path.stem == f"{stem}_mask" and is_image_name(path)))

@@ -1,7 +1,7 @@
 """Tasks and scenarios: a dataset is a sequence of tasks, each with samples.
 
-A reader (``folder``, ``mvtec``, ``loco``, ``mtd``, ``synthetic``) turns something on disk, or nothing at all,
-into these types; nothing downstream knows which one.
+A reader (``folder``, ``mvtec``, ``loco``, ``mtd``, ``visa``, ``synthetic`` and others) turns something on disk, or
+nothing at all, into these types; nothing downstream knows which one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Task:
     """One product or condition: normals to learn from, normals kept apart, labelled images to judge.
 
     ``widened`` are the training images once more, drawn from the whole range of drift up to this task: what a replay
-    method trains on where the scenario widens the range instead of storing images of earlier tasks.
+    method trains on where the scenario widens the range instead of storing images of earlier tasks. ``product`` is what
+    the images show where several tasks show the same; empty where the task is a product of its own.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Task:
     validation: tuple[Sample, ...] = ()
     test: tuple[Sample, ...] = ()
     widened: tuple[Sample, ...] = ()
+    product: str = ""
 
     def __post_init__(self) -> None:
         if not self.train:

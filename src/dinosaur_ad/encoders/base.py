@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad._text import printable
+from dinosaur_ad.core.exposure import Exposure
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.encoders.weights.local import Weights
@@ -144,6 +145,7 @@ class Encoder(ABC):
     precision: str = "float32"
     threads: int | None = None  # None: all cores
     fallback: str | None = None  # what was requested and why this runs instead; None without a fallback
+    matches: Exposure | None = None  # what it matches the brightness of images to by itself, if it does
 
     def __init__(self, weights: Weights, layers: Sequence[Layer], size: int) -> None:
         spec = token_encoder(weights.spec)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 Family = Literal["dinov2", "dinov3"]
 Shape = tuple[int, ...]
@@ -68,7 +69,11 @@ class BackboneSpec(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec(BackboneSpec):
-    """One vision transformer: ``width`` is that of its tokens."""
+    """One vision transformer: ``width`` is that of its tokens.
+
+    ``preset`` holds the settings in which the preset ``default`` differs for this encoder, as
+    ``dinosaur bench tune`` prints them; empty where none were measured.
+    """
 
     family: Family
     patch: int
@@ -77,6 +82,7 @@ class EncoderSpec(BackboneSpec):
     registers: int
     native_size: int  # pixels; the learned position embedding of DINOv2 has (native_size / patch)^2 entries
     eps: float
+    preset: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def prefix(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -105,7 +105,7 @@ def licence_text(manifest: Manifest) -> str:
 def readme_text(manifest: Manifest) -> str:
     """Inputs, outputs, and a few lines of Python and C++ that run the model."""
     outputs = _outputs(manifest)
-    names = list(outputs) if manifest.bank is None else ["score", "map", "anomalous"]
+    names = list(outputs) if manifest.bank is None else ["score", "map", "anomalous", "unknown"]
     narrow = manifest.precision == "bfloat16"
     code = _filled(
         "openvino.txt" if manifest.kind == "openvino" else "onnx.txt",
@@ -146,10 +146,17 @@ def _outputs(manifest: Manifest) -> dict[str, str]:
     if manifest.bank is not None:
         outputs = {
             "score": "float32 (N,): the anomaly score",
-            "map": f"float32 (N, {side}, {side}): the distance of each patch from everything normal near its place",
+            "map": f"float32 (N, {side}, {side}): {_map_words(manifest.bank)}",
             "anomalous": "bool (N,): whether the score exceeds the threshold",
+            "unknown": "bool (N,): whether the image shows none of the learned products; then that is the verdict",
         } | outputs
     return outputs
+
+
+def _map_words(bank: Mapping[str, Any]) -> str:
+    if len(bank["readings"]) > 1:
+        return "how much each patch stands out, in the unit of the score: 1 is usual for a good part"
+    return "the distance of each patch from everything normal near its place"
 
 
 def _bank_line(manifest: Manifest) -> str:

@@ -6,6 +6,7 @@ compared with float32 (:mod:`.gate`). Only what passes is moved into place; othe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,16 +14,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-from numpy.typing import NDArray
 
 from dinosaur_ad import __version__
-from dinosaur_ad._schema import Shape, flag, number, record, text, whole
+from dinosaur_ad._schema import Shape, flag, items, maybe, number, one_of, record, text, whole
 from dinosaur_ad._text import printable
-from dinosaur_ad.bank.bank_files import open_bank, read_bank
-from dinosaur_ad.bank.verdict import alarm_threshold, why_not_ready
-from dinosaur_ad.core.pooling import pool
+from dinosaur_ad.bank.bank import Bank
+from dinosaur_ad.bank.bank_files import open_bank, read_tiling
+from dinosaur_ad.bank.image_features import FeatureExtractor
+from dinosaur_ad.bank.verdict import check_rate, controls_of, unknown_limit, why_not_ready
+from dinosaur_ad.core.readings import READINGS
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.encoders.backends.exported import (
     MODEL_FILES,
@@ -40,11 +41,12 @@ from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file, to_stderr
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.export.export_folder import in_the_making, refuse_occupied, write_files
-from dinosaur_ad.export.fused import add_bank
-from dinosaur_ad.export.gate import Floats, Parity, Scorer, measure
+from dinosaur_ad.export.fused import GraphBank, add_bank
+from dinosaur_ad.export.gate import Parity, measure
+from dinosaur_ad.export.gate_banks import Pixels, Scorer, exposure_of, matched
 from dinosaur_ad.export.gate_images import find_normals, gate_images, read_some
 from dinosaur_ad.export.int8 import quantise
-from dinosaur_ad.presets import DEFAULT, Preset, get_preset
+from dinosaur_ad.presets import PAPER, Preset, preset_for
 from dinosaur_ad.store import Store
 
 # --- what is exported ---
@@ -64,17 +66,11 @@ class ExportSubject:
         """That of the encoder, as stores know it."""
         return fingerprint(token_encoder(self.weights.spec), self.preset.layers, self.preset.size, self.weights.sha256)
 
-    def scorer(self) -> Scorer | None:
-        """Image scores by the stored bank of the task, if one was named."""
+    def bank(self) -> Bank | None:
+        """The stored bank of the task as it is stored, if one was named."""
         if self.store is None or self.task is None:
             return None
-        bank = open_bank(self.store, self.store.record(self.task))
-
-        def score(features_NHWC: Floats) -> Floats:
-            scores_N: Floats = pool(bank.distances(features_NHWC, self.preset.radius), self.preset.top)
-            return scores_N
-
-        return score
+        return open_bank(self.store, self.store.record(self.task), self.preset, room=0)
 
 
 def find_subject(
@@ -89,9 +85,8 @@ def find_subject(
     if store is None:
         if with_bank or task:
             raise InputError("A task and its bank are in a store; name it with --store.")
-        return ExportSubject(
-            find_weights(encoder or DEFAULT_ENCODER, weights), get_preset(preset or "default"), None, None
-        )
+        name = encoder or DEFAULT_ENCODER
+        return ExportSubject(find_weights(name, weights), preset_for(preset or "default", name), None, None)
     if encoder is not None or preset is not None:
         raise InputError("A store has its own encoder and preset; leave out --encoder and --preset, or --store.")
     opened = Store.open(store)
@@ -102,8 +97,13 @@ def find_subject(
         raise InputError(
             f"Which bank shall go into the graph? Name its task with --task: {', '.join(names) or 'none yet'}."
         )
-    if task is not None:
-        opened.record(task)
+    if task is not None and read_tiling(opened.record(task)):
+        if with_bank:
+            raise InputError(
+                f"The task '{task}' was learned in tiles, and one graph looks at one; export the encoder without its "
+                "bank, or learn the task without tiles."
+            )
+        task = None  # the encoder alone is compared
     header = opened.header
     subject = ExportSubject(
         find_weights(header["encoder"]["encoder"], weights), Preset.from_json(header["preset"]), opened, task
@@ -131,7 +131,11 @@ _SCORING: dict[str, Shape] = {
     **{"normalise": flag, "average": flag, "ratio": number(0, 1), "top": number(0, 1)},
     **{"minimum": whole(0, 1_000_000), "radius": whole(0, 64)},
 }
-"""What of a preset decides scores, besides layers and size."""
+_LATER_SCORING: dict[str, Shape] = {
+    **{"exposure": flag, "readings": items(one_of(*READINGS), most=len(READINGS), least=1)},
+    **{"precision": one_of("float32", "float16", "int8"), "budget": maybe(whole(1, 10**12))},
+}
+"""What of a preset decides scores, besides layers and size; the second half is not in exports of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -188,23 +192,21 @@ def export(
         normals, None if labelled is None else Path(labelled), subject.preset.size, has_bank=subject.task is not None
     )
     progress(f"building the {kind} graph of '{subject.weights.spec.name}' in {precision}")
-    calibration = read_some(normals, CALIBRATION_IMAGES, subject.preset.size) if precision == "int8" else None
+    stored = subject.bank()
+    calibration = _calibration(subject.preset, stored, normals) if precision == "int8" else None
     model = _in_precision(_float32_graph(subject), kind, precision, calibration)
     manifest = _manifest(subject, kind, precision, calibration)
+    reference = _reference(manifest, weights, threads)
     if with_bank:
-        model, bank = _with_bank(model, subject, false_alarms)
+        assert stored is not None
+        model, bank = _with_bank(model, stored, subject.preset, reference, false_alarms)
         manifest = replace(manifest, bank=bank)
     with in_the_making(out) as folder:
         write_files(folder, model, manifest)
         write_manifest(folder, manifest)
         progress(f"comparing it with float32 on {len(tests.tests)} images ({tests.source})")
-        parity = measure(
-            _reference(manifest, weights, threads),
-            _opened(folder, out, threads),
-            subject.preset,
-            tests,
-            subject.scorer(),
-        )
+        scorer = Scorer.of(stored, subject.preset) if stored else None
+        parity = measure(reference, _opened(folder, out, threads), subject.preset, tests, scorer)
         _refuse_failure(parity)
         manifest = write_manifest(folder, replace(manifest, parity=parity.to_json()))
     return Exported(out, manifest, parity)
@@ -243,7 +245,9 @@ def check(
     if manifest.bank is not None and task is None:
         to_stderr("the bank in the graph is not compared: that needs the store it is from (--store)")
     progress(f"comparing it with float32 on {len(tests.tests)} images ({tests.source})")
-    parity = measure(reference, open_exported(folder, threads=threads), preset, tests, subject.scorer())
+    stored = subject.bank()
+    scorer = Scorer.of(stored, preset) if stored else None
+    parity = measure(reference, open_exported(folder, threads=threads), preset, tests, scorer)
     _refuse_failure(parity)
     return parity
 
@@ -274,13 +278,16 @@ def _preset(manifest: Manifest) -> Preset:
     """The scoring that an export was made for."""
     scoring: Any = manifest.made.get("scoring")
     try:
-        record({"preset": text(200)} | _SCORING)(scoring, "scoring")
+        record({"preset": text(200)} | _SCORING, _LATER_SCORING)(scoring, "scoring")
     except ValueError as error:
         raise EncoderError(
             f"The settings for scoring in the manifest are missing or out of range ({error}); export again."
         ) from error
-    settings = {key: scoring[key] for key in _SCORING}
-    return replace(DEFAULT, name=printable(scoring["preset"]), layers=manifest.layers, size=manifest.size, **settings)
+    later = {key: scoring[key] for key in _LATER_SCORING if key in scoring}
+    settings = {key: scoring[key] for key in _SCORING} | later
+    readings = tuple(scoring.get("readings", PAPER.readings))
+    settings |= {"name": printable(scoring["preset"]), "readings": readings}
+    return replace(PAPER, layers=manifest.layers, size=manifest.size, **settings)
 
 
 def _reference(manifest: Manifest, weights: str | Path | None, threads: int | None) -> Encoder:
@@ -295,9 +302,7 @@ def _float32_graph(subject: ExportSubject) -> onnx.ModelProto:
     return build_graph(spec, subject.weights.tensors(), subject.preset.layers, subject.preset.size)
 
 
-def _in_precision(
-    model: onnx.ModelProto, kind: str, precision: str, calibration: NDArray[np.uint8] | None
-) -> onnx.ModelProto:
+def _in_precision(model: onnx.ModelProto, kind: str, precision: str, calibration: Pixels | None) -> onnx.ModelProto:
     if precision == "float16":
         return to_half(model)
     if calibration is not None:
@@ -305,33 +310,50 @@ def _in_precision(
     return model
 
 
+def _calibration(preset: Preset, stored: Bank | None, normals: Sequence[Path]) -> Pixels:
+    """The images that int8 is calibrated on, as the encoder will see them."""
+    pixels = read_some(normals, CALIBRATION_IMAGES, preset.size)
+    return matched(pixels, stored.exposure if stored else exposure_of(preset, pixels))
+
+
 def _with_bank(
-    model: onnx.ModelProto, subject: ExportSubject, false_alarms: float | None
+    model: onnx.ModelProto, bank: Bank, preset: Preset, reference: Encoder, false_alarms: float | None
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    assert subject.store is not None
-    assert subject.task is not None
-    rate = subject.preset.false_alarms if false_alarms is None else false_alarms
-    if not 0 < rate < 1:
-        raise InputError(f"The false-alarm rate must lie between 0 and 1, got {rate}; 0.025 is usual.")
-    record = subject.store.record(subject.task)
-    arrays, packed = read_bank(subject.store, record)
-    threshold = alarm_threshold(subject.preset, arrays["scores"], rate)
-    if reason := why_not_ready(subject.task, threshold, arrays["foreign"]):
+    settings = bank.settings
+    if settings.zones is not None or settings.smallest_area:
+        raise InputError(
+            f"The task '{bank.record.name}' has zones or a smallest area, which a graph with its bank does not know; "
+            "leave out --with-bank, or take them away: dinosaur set --no-zones --smallest-area 0."
+        )
+    position = bank.position
+    if position is not None and (position.registered or position.kind == "free"):
+        raise InputError(
+            f"The position of the task '{bank.record.name}' is '{position}', which a graph with its bank does not "
+            "know; leave out --with-bank, or learn the task anew with --position aligned."
+        )
+    asked = None if false_alarms is None else check_rate(false_alarms)
+    threshold, rate = bank.sensitivity(preset, asked)
+    controls = controls_of(bank, preset, FeatureExtractor(preset, lambda: reference))
+    if reason := why_not_ready(bank.record.name, threshold, controls.scores):
         raise InputError(reason)
+    limit = unknown_limit(bank, preset, controls)
     facts = {
-        "task": subject.task,
-        "version": record.version,
-        "id": record.id,
+        "task": bank.record.name,
+        "version": bank.record.version,
+        "id": bank.record.id,
         "threshold": threshold,
+        "unknown_level": limit if math.isfinite(limit) else None,
         "false_alarms": rate,
-        "precision": packed.precision,
-        "members": packed.members,
-        "channels": packed.channels,
+        "precision": bank.packed.precision,
+        "members": bank.packed.members,
+        "channels": bank.packed.channels,
+        "readings": list(preset.readings),
+        "exposure": list(bank.exposure) if bank.exposure else None,
     }
-    return add_bank(model, packed, subject.preset, threshold), facts
+    return add_bank(model, GraphBank(bank.memory, threshold, limit, bank.scale, bank.exposure), preset), facts
 
 
-def _manifest(subject: ExportSubject, kind: str, precision: str, calibration: NDArray[np.uint8] | None) -> Manifest:
+def _manifest(subject: ExportSubject, kind: str, precision: str, calibration: Pixels | None) -> Manifest:
     spec, preset = subject.weights.spec, subject.preset
     runtime = "openvino" if kind == "openvino" else "onnxruntime"
     return Manifest(
@@ -354,7 +376,7 @@ def _manifest(subject: ExportSubject, kind: str, precision: str, calibration: ND
             "opset": OPSET,
             runtime: version(runtime),
             "calibration_images": 0 if calibration is None else len(calibration),
-            "scoring": {"preset": preset.name} | {key: getattr(preset, key) for key in _SCORING},
+            "scoring": {"preset": preset.name, **{key: preset.to_json()[key] for key in _SCORING | _LATER_SCORING}},
         },
     )
 

@@ -3,35 +3,30 @@
 The reference is the same encoder in float32 on ONNX Runtime. Both see the same images, which the bank has not seen. The
 bank is taught by the reference, because that is how an export is used: with a store that float32 taught, and with its
 thresholds. So besides the order of the scores their level counts too. A bank in the graph must moreover say of the
-export's own tokens what the detector says of them.
+export's own tokens what the detector says of them: the same score and the same verdict. With a preset that matches
+brightness both see matched images; where a graph does that itself, it is given them as they are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.core.coreset import coreset_size
-from dinosaur_ad.core.features import combine_blocks
-from dinosaur_ad.core.memory import remember
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.core.scoring import patch_distances
 from dinosaur_ad.encoders import Encoder, Tokens
-from dinosaur_ad.encoders.backends.exported import ExportedEncoder
+from dinosaur_ad.encoders.backends.exported import ExportedEncoder, Scored
 from dinosaur_ad.encoders.parity import TokenParity, compare_tokens, failure
 from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.export.gate_banks import Reading, Scorer, exposure_of, matched
 from dinosaur_ad.presets import Preset
 
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
-Scorer = Callable[[Floats], Floats]
-"""From patch features (N, H, W, C) to image scores (N,)."""
 
 AT_ONCE = 16
 
@@ -76,7 +71,8 @@ class Parity:
 
     ``pairs`` is how many pairs of a normal and a defect AUROC counts, 0 without labels.
     ``bank_error`` is the largest difference between a score from the graph and the detector's, as a share of the
-    threshold; None without a bank in the graph, or without the store that has it.
+    threshold, and ``bank_verdicts`` the number of images on which the verdicts differ; None without a bank in the
+    graph, or without the store that has it.
     """
 
     precision: str
@@ -90,6 +86,7 @@ class Parity:
     bank_error: float | None
     source: str
     provider: str
+    bank_verdicts: int | None = None
 
     @property
     def auroc_loss_allowed(self) -> float:
@@ -125,6 +122,8 @@ class Parity:
             )
         if self.bank_error is not None and not self.bank_error <= BANK_LIMIT:
             reasons.append(f"the bank in its graph is off by {100 * self.bank_error:.2f} % (at most 1 % asked)")
+        if self.bank_verdicts:
+            reasons.append(f"its graph gives other verdicts than the detector on {self.bank_verdicts} images")
         return f"In {self.precision} {' and '.join(reasons)}." if reasons else None
 
     def sentence(self) -> str:
@@ -144,7 +143,7 @@ class Parity:
 def measure(
     reference: Encoder, exported: ExportedEncoder, preset: Preset, images: GateImages, stored: Scorer | None = None
 ) -> Parity:
-    """Compare an export with the float32 encoder; ``stored`` scores by the bank of a store, which is that in the graph.
+    """Compare an export with the float32 encoder; ``stored`` is the bank of a store, which is that in the graph.
 
     Images without labels may be those that the stored bank was taught from, and are not scored by it: it would find
     itself in them.
@@ -154,32 +153,54 @@ def measure(
             f"The export is of other weights than '{reference.name}' has here (fingerprint {exported.fingerprint}, not "
             f"{reference.fingerprint}); compare it with those it was made from (--weights)."
         )
+    exposure = exported.matches or (stored.exposure if stored else exposure_of(preset, images.normals))
     known = stored is not None and images.labels is not None
-    scorer = stored if stored is not None and known else _taught(reference, preset, images.normals)
-    parities, expected, found, errors = [], [], [], []
+    scorer = stored if stored and known else Scorer.taught(reference, preset, images.normals, exposure)
+    parities, expected, found, graphs = [], [], [], []
     for start in range(0, len(images.tests), AT_ONCE):
         pixels = images.tests[start : start + AT_ONCE]
-        wanted = reference.encode_prepared(pixels)
-        got, graph_N = _run(exported, pixels)
+        seen = matched(pixels, exposure)
+        wanted = reference.encode_prepared(seen)
+        got, scored = _run(exported, seen if exported.matches is None else pixels)
         parities.append(compare_tokens(wanted, got))
-        expected.append(scorer(_features(wanted, preset)))
+        expected.append(scorer.read(wanted).score_N)
         if not parities[-1].finite:
             found.append(np.full(len(pixels), np.nan, np.float32))
             continue
-        features_NHWC = _features(got, preset)
-        found.append(scorer(features_NHWC))
-        if graph_N is not None and stored is not None:
-            errors.append(float(np.abs(graph_N - stored(features_NHWC)).max()))
-    bank_error = max(errors) / exported.manifest.bank["threshold"] if errors and exported.manifest.bank else None
-    return _figures(exported, images, _merged(parities), np.concatenate(expected), np.concatenate(found), bank_error)
+        found.append(scorer.read(got).score_N)
+        if scored is not None and stored is not None and exported.manifest.bank is not None:
+            graphs.append(_compare_graph(scored, stored.read(got), exported.manifest.bank))
+    return _figures(exported, images, _merged(parities), np.concatenate(expected), np.concatenate(found), graphs)
 
 
-def _run(exported: ExportedEncoder, pixels: Pixels) -> tuple[Tokens, Floats | None]:
-    """The tokens, and the scores where a bank is in the graph."""
+class _GraphParity(NamedTuple):
+    """How far scores of the graph are from those of the detector, and how many verdicts are others."""
+
+    error: float
+    verdicts: int
+
+
+def _compare_graph(scored: Scored, reading: Reading, bank: Mapping[str, Any]) -> _GraphParity:
+    """The graph against the detector on the same tokens; a verdict may be another where it hangs by less than the
+    allowed error."""
+    threshold, limit = bank["threshold"], bank.get("unknown_level")
+    other_N = scored.anomalous != (reading.score_N > threshold)
+    other_N &= np.abs(reading.score_N - threshold) > BANK_LIMIT * threshold
+    if limit is not None:
+        other_N |= (scored.unknown != (reading.level_N > limit)) & (
+            np.abs(reading.level_N - limit) > BANK_LIMIT * limit
+        )
+    else:
+        other_N |= scored.unknown
+    error = float(np.abs(scored.score - reading.score_N).max()) / threshold
+    return _GraphParity(error, int(other_N.sum()))
+
+
+def _run(exported: ExportedEncoder, pixels: Pixels) -> tuple[Tokens, Scored | None]:
+    """The tokens, and what a bank in the graph says."""
     if exported.manifest.bank is None:
         return exported.encode_prepared(pixels), None
-    tokens, scored = exported.encode_and_score(pixels)
-    return tokens, scored.score
+    return exported.encode_and_score(pixels)
 
 
 def _figures(
@@ -188,7 +209,7 @@ def _figures(
     tokens: TokenParity,
     expected_N: Floats,
     found_N: Floats,
-    bank_error: float | None,
+    graphs: Sequence[_GraphParity],
 ) -> Parity:
     finite = bool(np.isfinite(found_N).all())
     anomalies = 0 if images.labels is None else int(images.labels.sum())
@@ -202,30 +223,11 @@ def _figures(
         auroc_reference=_known(auroc(expected_N, images.labels)) if labelled else None,  # type: ignore[arg-type]
         auroc=_known(auroc(found_N, images.labels)) if labelled else None,  # type: ignore[arg-type]
         pairs=anomalies * (len(images.tests) - anomalies),
-        bank_error=bank_error,
+        bank_error=max(each.error for each in graphs) if graphs else None,
         source=images.source,
         provider=exported.provider,
+        bank_verdicts=sum(each.verdicts for each in graphs) if graphs else None,
     )
-
-
-def _taught(reference: Encoder, preset: Preset, normals: Pixels) -> Scorer:
-    """A bank of the reference's own features of the normals, as the preset would keep it."""
-    features_NHWC = _features(reference.encode_prepared(normals), preset)
-    members = coreset_size(len(normals), preset.ratio, preset.minimum)
-    bank_HWMC = remember(features_NHWC, np.arange(len(normals)), members).vectors_HWMC
-
-    def score(features_NHWC: Floats) -> Floats:
-        scores_N: Floats = pool(patch_distances(features_NHWC, bank_HWMC, preset.radius), preset.top)
-        return scores_N
-
-    return score
-
-
-def _features(tokens: Tokens, preset: Preset) -> Floats:
-    features_NHWC: Floats = combine_blocks(
-        tokens.patches, len(preset.layers), normalise=preset.normalise, average=preset.average
-    )
-    return features_NHWC
 
 
 def _merged(parities: Sequence[TokenParity]) -> TokenParity:

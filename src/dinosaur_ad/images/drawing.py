@@ -45,10 +45,16 @@ SCALE: tuple[tuple[float, Colour, float], ...] = (
 )
 FAR = SCALE[-1][0]
 TRUTH: Colour = (0, 224, 255)  # where a defect really is, in pictures that know it
+DIMMED = 0.35  # how bright what is not inspected is drawn
 LARGEST, SMALLEST = 1024, 480  # longest side of a displayed image, in pixels
 
 _INK, _FAINT, _PAPER = (238, 240, 243), (150, 157, 168), (20, 22, 26)
-_COLOURS = {"anomalous": (255, 122, 150), "normal": (96, 205, 190), "not ready": (240, 190, 90)}
+_COLOURS = {
+    "anomalous": (255, 122, 150),
+    "normal": (96, 205, 190),
+    "unknown": (190, 160, 255),
+    "not ready": (240, 190, 90),
+}
 _CLOSE_UP, _MARGIN = 144, 12
 _STRIP = 96
 
@@ -106,6 +112,18 @@ def paint(pixels: Pixels, inspection: Inspection) -> Pixels:
     return (rgb * (1 - alpha) + layer[..., :3] * alpha).round().astype(np.uint8)
 
 
+def dim(pixels: Pixels, inspected_HW: Mask) -> Pixels:
+    """The image with the patches dimmed that are not inspected, uint8 ``(H', W', 3)``."""
+    rgb = _rgb(pixels)
+    rows, columns = (
+        np.arange(side) * count // side for side, count in zip(rgb.shape, inspected_HW.shape, strict=False)
+    )
+    outside = ~inspected_HW[rows[:, None], columns]
+    dimmed = rgb.copy()
+    dimmed[outside] = (rgb[outside] * DIMMED).astype(np.uint8)
+    return dimmed
+
+
 def outline(pixels: Pixels, mask: Mask, colour: Colour = TRUTH) -> Pixels:
     """The image, RGB or RGBA uint8, with a thin line around ``mask``, bool ``(H, W)``."""
     grown = np.pad(mask, 1)
@@ -150,14 +168,17 @@ def overlay(pixels: Pixels, inspection: Inspection) -> Pixels:
 
     The image, at most 1024 pixels a side, with its heat; below it the verdict, the numbers and the scale. The regions
     of an anomalous one are outlined, and its worst patch is shown beside the normal patch that it was compared with, if
-    that training image is still there. Where there are no regions ("not ready") the worst patch has a box.
+    that training image is still there. Where there are no regions ("not ready") the worst patch has a box; in an image
+    of no learned product ("unknown") no place is worse than the others, and none is marked. What lies outside the
+    task's zones is dimmed.
     """
     rgb = Image.fromarray(_rgb(pixels))
     zoom = min(max(1.0, SMALLEST / max(rgb.size)), LARGEST / max(rgb.size))
     shown = _resized(rgb, zoom)
-    shown = Image.fromarray(paint(np.asarray(shown), inspection))
+    visible = np.asarray(shown) if inspection.inspected is None else dim(np.asarray(shown), inspection.inspected)
+    shown = Image.fromarray(paint(visible, inspection))
     panels: list[tuple[str, Pixels]] = []
-    if inspection.verdict != "normal":
+    if inspection.verdict not in ("normal", "unknown"):
         for region in inspection.regions:
             draw_contour(shown, region.contour, zoom)
         if not inspection.regions:
@@ -220,8 +241,12 @@ def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspect
     verdict = inspection.verdict if inspection.verdict == "normal" else inspection.verdict.upper()
     pen.text((x, top + 8), verdict, fill=_COLOURS[inspection.verdict], font=font(20))
     after = x + pen.textlength(verdict, font=font(20)) + 12
-    pen.text((after, top + 12), _elided(pen, inspection.task, 15, x + room - after), fill=_INK, font=font(15))
+    unknown = inspection.verdict == "unknown"
+    task = f"nearest: {inspection.task}" if unknown else inspection.task
+    pen.text((after, top + 12), _elided(pen, task, 15, x + room - after), fill=_INK, font=font(15))
     numbers = f"score {inspection.score:.3g}   threshold {inspection.threshold:.3g}   p = {inspection.p_value:.2g}"
+    if unknown:
+        numbers = f"differs all over, {inspection.level_ratio:.1f} times as much as a good part"
     pen.text((x, top + 36), numbers, fill=_INK, font=font(14))
     bar = legend(min(room, 300), 9)
     sheet.paste(bar, (x, top + 62))
@@ -289,7 +314,7 @@ def draw_box(image: Image.Image, box: Box, zoom: float) -> None:
 # --- notebooks ---
 
 # Dark enough on white, light enough on black: a notebook may be either.
-_HTML_COLOURS = {"anomalous": "#d6336c", "normal": "#1a9c86", "not ready": "#c07a00"}
+_HTML_COLOURS = {"anomalous": "#d6336c", "normal": "#1a9c86", "unknown": "#7a5cd6", "not ready": "#c07a00"}
 
 
 def card(inspection: Inspection, picture: Pixels | None) -> str:
@@ -297,11 +322,12 @@ def card(inspection: Inspection, picture: Pixels | None) -> str:
     colour = _HTML_COLOURS.get(inspection.verdict, _HTML_COLOURS["anomalous"])
     numbers = f"score {inspection.score:.3g}, threshold {inspection.threshold:.3g}"
     why = f"p = {inspection.p_value:.2g}: {odds(inspection.p_value)}"
-    if inspection.reason:  # of a task that cannot judge: its p-value would read like a verdict
+    if inspection.reason:  # without a judgement the p-value would read like one
         why = _text(inspection.reason, 2000)
+    task = f"nearest: {inspection.task}" if inspection.verdict == "unknown" else inspection.task
     image = "" if picture is None else f'<br><img src="{_data_uri(picture)}" alt="overlay" style="max-width: 100%">'
     return (
-        f'<div><b style="color: {colour}">{_text(inspection.verdict)}</b> <b>{_text(inspection.task)}</b> '
+        f'<div><b style="color: {colour}">{_text(inspection.verdict)}</b> <b>{_text(task)}</b> '
         f"<small>{_text(inspection.path)}</small><br>{numbers}<br>{why}{image}</div>"
     )
 

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 import numpy as np
 from PIL import Image
 
+from dinosaur_ad.core.tiles import LargeImage, Tiling
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.loading import ImageFile, Pixels, refuse_tiny, rgb_array
 
@@ -71,7 +72,8 @@ class WholeImages:
 class SizedImage:
     """An image at the size an encoder needs, uint8 (S, S, 3), the (H, W) it had, and what making it took.
 
-    ``path`` is the file it came from, None for one that was in memory.
+    ``path`` is the file it came from, None for one that was in memory. ``large`` is the image for each tiling that it
+    fits.
     """
 
     pixels: Pixels
@@ -79,21 +81,25 @@ class SizedImage:
     decode_ms: float
     resize_ms: float
     path: Path | None = None
+    large: tuple[LargeImage, ...] = ()
 
 
 @dataclass(frozen=True)
 class SizedImages:
-    """Reads every image at ``size`` pixels a side; the original is dropped at once."""
+    """Reads every image at ``size`` pixels a side, and for each of ``tilings`` that it fits; originals are dropped."""
 
     size: int
     resize: Callable[[Image.Image], Pixels]
     keeps_originals: bool = False
+    tilings: tuple[Tiling, ...] = ()
 
     def reduce(self, file: ImageFile) -> None:
         """Leave out what ``size`` pixels a side will not show."""
         width, height = file.stored_size
         refuse_tiny(height, width, file.name)
-        file.reduce(self.size)
+        # As stored, a photo may lie on its side.
+        if not any(tiling.fits(height, width) or tiling.fits(width, height) for tiling in self.tilings):
+            file.reduce(self.size)
 
     def from_file(self, file: ImageFile) -> SizedImage:
         """Decode and resize."""
@@ -113,7 +119,17 @@ class SizedImages:
     ) -> SizedImage:
         decoded = time.perf_counter()
         pixels = self.resize(image)
-        return SizedImage(pixels, shape, (decoded - started) * 1e3, (time.perf_counter() - decoded) * 1e3, path)
+        large = tuple(LargeImage(each, _scaled(image, each)) for each in self.tilings if each.fits(*shape))
+        decode_ms, resize_ms = (decoded - started) * 1e3, (time.perf_counter() - decoded) * 1e3
+        return SizedImage(pixels, shape, decode_ms, resize_ms, path, large)
+
+
+def _scaled(image: Image.Image, tiling: Tiling) -> Pixels:
+    """An image in the mode L or RGB as it is cut into tiles."""
+    height, width = tiling.scaled
+    return rgb_array(
+        image if image.size == (width, height) else image.resize((width, height), Image.Resampling.BILINEAR)
+    )
 
 
 def read_many(paths: Iterable[str | Path], threads: int = 2) -> Iterator[tuple[Path, Pixels | InputError]]:

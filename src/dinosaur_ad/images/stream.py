@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 
+from dinosaur_ad.core.tiles import LargeImage, Tiling
 from dinosaur_ad.encoders.base import prepare_one
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.finding import Found, find_images, is_single_file, name_of, shown_path
 from dinosaur_ad.images.from_arrays import EXPECTED, described, images_in, pixels_of
-from dinosaur_ad.images.loading import Pixels
+from dinosaur_ad.images.loading import ImageFile, Pixels
 from dinosaur_ad.images.prefetching import THREADS, SizedImage, SizedImages, Source, WholeImages, read_ahead
 
 # One image: a file (or folder or glob of them), a PIL image, or a uint8 array (see dinosaur_ad.images.from_arrays).
@@ -41,6 +42,7 @@ class ImageStream(Iterator[Labelled]):
     """Labelled images in order; iterating gives all their pixels, :meth:`sized` only what an encoder needs."""
 
     def __init__(self, items: Iterable[tuple[str, Source]], *, live: bool = False) -> None:
+        self._live = live
         self._items = iter(items)
         self._whole = read_ahead(self._items, WholeImages(), 0 if live else READ_AHEAD)
 
@@ -48,10 +50,38 @@ class ImageStream(Iterator[Labelled]):
         return next(self._whole)
 
     def sized(
-        self, size: int, resize: Callable[[Image.Image], Pixels], ahead: int = READ_AHEAD
+        self,
+        size: int,
+        resize: Callable[[Image.Image], Pixels],
+        ahead: int = READ_AHEAD,
+        tilings: Iterable[Tiling] = (),
     ) -> Iterator[tuple[str, SizedImage | InputError]]:
         """Each image at ``size`` pixels a side, resized once it is decoded; at most ``ahead`` before their turn."""
-        return read_ahead(self._items, SizedImages(size, resize), ahead)
+        return read_ahead(self._items, SizedImages(size, resize, tilings=tuple(tilings)), ahead)
+
+    def first_size(self) -> tuple[int, int] | None:
+        """The (height, width) of the first image that can be read, None without one; all images are still to come."""
+        seen: list[tuple[str, Source]] = []
+        size = None
+        for item in self._items:
+            seen.append(item)
+            try:
+                size = _size_of(item[1])
+            except InputError:
+                continue
+            break
+        self._items = chain(seen, self._items)
+        self._whole = read_ahead(self._items, WholeImages(), 0 if self._live else READ_AHEAD)
+        return size
+
+
+def _size_of(source: Source) -> tuple[int, int]:
+    if isinstance(source, InputError):
+        raise source
+    if isinstance(source, Path):
+        with ImageFile.opened(source) as file:
+            return file.shape
+    return source.shape[0], source.shape[1]
 
 
 def stream_images(images: Images) -> tuple[int | None, ImageStream]:
@@ -191,13 +221,17 @@ def timed(items: Iterable[_Item]) -> Iterator[tuple[_Item, float]]:
 
 @dataclass(frozen=True)
 class BatchImage:
-    """One image of a batch: its label, original shape and file, if it has one, or why it could not be read."""
+    """One image of a batch: its label, original shape and file, if it has one, or why it could not be read.
+
+    ``large`` is the image for each tiling that it fits.
+    """
 
     label: str
     shape: tuple[int, ...]
     error: str
     decode_ms: float
     path: Path | None = None
+    large: tuple[LargeImage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,15 +260,21 @@ class ImageBatch:
         }
 
 
-def prepared_batches(stream: Iterator[Labelled], total: int | None, at_once: int, size: int) -> Iterator[ImageBatch]:
+def prepared_batches(
+    stream: Iterator[Labelled], total: int | None, at_once: int, size: int, tilings: Iterable[Tiling] = ()
+) -> Iterator[ImageBatch]:
     """Images read and resized to ``size`` pixels, in batches of ``at_once``; a thread prepares the next batch.
 
     Each image is resized as soon as it is decoded, so that no original is held for its batch. Of a camera (with no
     ``total``) nothing is read ahead, because its next image may take long: with ``at_once`` 1 every image is a batch as
-    soon as it is there.
+    soon as it is there. Images that fit one of ``tilings`` are prepared for it too, and the more tiles there are, the
+    fewer of them make a batch.
     """
+    tilings = tuple(tilings)
+    at_once = max(1, at_once // max((each.count for each in tilings), default=1))
     images = stream if isinstance(stream, ImageStream) else ImageStream(stream)
-    sized = images.sized(size, partial(prepare_one, size=size), READ_AHEAD if total is not None else at_once - 1)
+    ahead = READ_AHEAD if total is not None else at_once - 1
+    sized = images.sized(size, partial(prepare_one, size=size), ahead, tilings)
     batches = (_batch(group, size) for group in batched(timed(sized), at_once))
     return batches if total is None or total <= at_once else prefetched(batches)
 
@@ -250,7 +290,7 @@ def _batch(group: list[tuple[tuple[str, SizedImage | InputError], float]], size:
             continue
         taken = image.decode_ms + image.resize_ms
         resized = image.resize_ms * min(1.0, waited / taken) if taken else 0.0  # what was done ahead cost no waiting
-        images.append(BatchImage(label, (*image.shape, 3), "", waited - resized, image.path))
+        images.append(BatchImage(label, (*image.shape, 3), "", waited - resized, image.path, image.large))
         resize_ms += resized
     return ImageBatch(images, pixels, resize_ms)
 

@@ -28,6 +28,8 @@ from dinosaur_ad.methods.method_registry import (
     register,
     unregister,
 )
+from dinosaur_ad.methods.shared.feature_detector import register_detector
+from dinosaur_ad.methods.shared.pyclad_bridge import pyclad_model, pyclad_strategy
 
 __all__ = [
     "Cache",
@@ -44,7 +46,10 @@ __all__ = [
     "choose_methods",
     "get_method",
     "list_methods",
+    "pyclad_model",
+    "pyclad_strategy",
     "register",
+    "register_detector",
     "unregister",
 ]
 

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,17 @@ from numpy.typing import NDArray
 from dinosaur_ad.bank.bank_files import as_it_is
 from dinosaur_ad.bank.bank_set import BankSet, TaskScore, TaskScores, TaskView, most_normal
 from dinosaur_ad.bank.building import BankBuilder
-from dinosaur_ad.bank.image_features import FeatureExtractor
-from dinosaur_ad.bank.teaching import LEARN_AT_ONCE
-from dinosaur_ad.bank.verdict import alarm_threshold
+from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
+from dinosaur_ad.bank.learning_block import Copies
+from dinosaur_ad.bank.teaching import copy_plan, learn_at_once, moved_pixels
 from dinosaur_ad.core.arrays import Array
+from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, measure_exposure, thumbnails, usual_exposure
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.method_registry import register
-from dinosaur_ad.presets import Preset, get_preset
+from dinosaur_ad.presets import Preset, preset_for
 from dinosaur_ad.store import MemoryStore, Store, copy_tasks
 
 # Images whose features are held at a time while scoring: 50 MB on a CPU; a GPU wants more to do at once.
@@ -65,6 +66,12 @@ class DinosaurConfig(Config):
     top: float | None = None
     limit: int | None = None
     margin: float | None = None
+    copies: int | None = None
+    budget: int | None = None
+    exposure: bool | None = None
+    readings: tuple[str, ...] | None = None
+    provider: str = field(default="", metadata={"place": True})
+    precision: str = field(default="", metadata={"place": True})
 
     def __post_init__(self) -> None:
         if self.ratio is not None and not 0 < self.ratio <= 1:
@@ -78,15 +85,20 @@ class DinosaurConfig(Config):
 
     def to_preset(self) -> Preset:
         """The settings of the detector; without the reserve, which only a later update would read."""
-        preset = get_preset(self.preset)
-        own = {entry.name for entry in fields(self)} & {entry.name for entry in fields(preset)}
+        own = {entry.name for entry in fields(self)} & {entry.name for entry in fields(Preset)}
         changes = {name: value for name in own if (value := getattr(self, name)) is not None}
-        return replace(preset, reserve=0.0, **changes)
+        changes.pop("precision", None)  # here it is the encoder's, there the bank's
+        return preset_for(self.preset, self.encoder, {"reserve": 0.0} | changes)
 
 
 @register(
     "dinosaur",
-    variants={"default": DinosaurConfig(), "paper": DinosaurConfig(preset="paper")},
+    variants={
+        "default": DinosaurConfig(),
+        "fast": DinosaurConfig(preset="fast"),
+        "best": DinosaurConfig(preset="best"),
+        "paper": DinosaurConfig(preset="paper"),
+    },
     summary="frozen ViT, one spatial coreset memory a task, routing by prototypes; nothing is trained",
     tiny={"encoder": "tiny-dinov2", "layers": (0, 1), "size": 70},
 )
@@ -108,8 +120,9 @@ class DinosaurMethod(Method):
         self._store = MemoryStore(header)
         self._banks = BankSet(self.preset, BANK_CACHE_BYTES, self._put)
         self._resident = _Resident(_gpu_room(self.workbench.device))
-        self._descriptors: dict[str, Floats] = {}
-        self._scores: dict[tuple[str, str], TaskScore] = {}
+        self._looks: dict[str, _Look] = {}
+        self._descriptors: dict[tuple[str, Exposure | None], Floats] = {}
+        self._scores: dict[tuple[str, str, Exposure | None], TaskScore] = {}
 
     def learn(self, lesson: Lesson) -> None:
         """Make the task's bank, prototype and threshold, as ``Dinosaur.learn`` does."""
@@ -120,33 +133,66 @@ class DinosaurMethod(Method):
             )
         held_out = lesson.held_out if self.preset.calibration == "unseen" else ()
         builder = BankBuilder(self.preset, self.workbench.seed, "held-out" if held_out else self.preset.calibration)
-        for block in batched(lesson.train, LEARN_AT_ONCE):
-            cls_NC, patches_NHWC = self._features(block)
-            builder.add(
-                [photo.key for photo in block],
-                self._put(patches_NHWC),
-                self._describe(cls_NC, patches_NHWC),
-            )
+        if self.preset.exposure:
+            builder.exposure = usual_exposure(np.stack([self._look(photo).exposure_2 for photo in lesson.train]))
+        for block in batched(lesson.train, learn_at_once(self.encoder, self.preset)):
+            self._add(builder, block)
         if held_out:
-            builder.calibrate(self._put(self._features(held_out)[1]))
+            builder.calibrate(self._put(self._features(held_out, builder.exposure)[1]))
         files = {name: builder.files()[name] for name in ("bank", "prototype")}
         self._store.put(lesson.task, files, builder.manifest(), action="learn", note={"images": len(lesson.train)})
+
+    def _add(self, builder: BankBuilder, photos: Sequence[Photo]) -> None:
+        """Learn from a block of photos and moved copies of them."""
+        cls_NC, patches_NHWC = self._features(photos, builder.exposure)
+        features = self._image_features(photos, cls_NC, patches_NHWC)
+        plan = copy_plan(len(photos), self.preset, builder.copies)
+        copies = None
+        if plan:
+            turns = [[n for turn, n in plan if turn == wanted] for wanted in range(plan[-1][0] + 1)]
+            moved = [
+                self._features([photos[n] for n in of], builder.exposure, turn)[1] for turn, of in enumerate(turns)
+            ]
+            copies = Copies(self._put(np.concatenate(moved)), np.asarray([n for of in turns for n in of]))
+        builder.add(features._replace(patches_NHWC=self._put(patches_NHWC)), copies)
+
+    def _image_features(self, photos: Sequence[Photo], cls_NC: Floats, patches_NHWC: Floats) -> ImageFeatures:
+        """Features as the product's banks are built from; a benchmark has no guard, greys and pixels are left out."""
+        return ImageFeatures(
+            [photo.key for photo in photos],
+            [""] * len(photos),
+            patches_NHWC,
+            self._describe(cls_NC, patches_NHWC),
+            self._thumbnails(photos) if self.preset.exposure else np.zeros((len(photos), 3 * THUMBNAIL**2), np.float32),
+            [],
+            [],
+            [],
+        )
+
+    def _look(self, photo: Photo) -> _Look:
+        """Thumbnail and exposure of a photo; computed once."""
+        if photo.key not in self._looks:
+            pixels = self.workbench.cache.prepared([photo], self.encoder.size)
+            self._looks[photo.key] = _Look(thumbnails(pixels)[0], measure_exposure(pixels)[0])
+        return self._looks[photo.key]
+
+    def _thumbnails(self, photos: Sequence[Photo]) -> Floats:
+        return np.stack([self._look(photo).thumbnail_P for photo in photos])
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Compare with the banks that routing chooses, or with the one of ``task``."""
         scores: list[TaskScores] = []
         for group in batched(photos, SCORE_AT_ONCE if self.workbench.device == "cpu" else SCORE_AT_ONCE_GPU):
-            candidates, patches_NHWC = ([[task]] * len(group), None) if task else self._route(group)
-            self._fill_scores(group, candidates, patches_NHWC)
+            routed = self._told(group, task) if task else self._route(group)
+            self._fill_scores(group, routed)
             scores += [
-                {name: self._scores[photo.key, name] for name in names}
-                for photo, names in zip(group, candidates, strict=True)
+                {name: self._scores[photo.key, name, exposure] for name in names}
+                for photo, names, exposure in zip(group, routed.candidates, routed.exposures, strict=True)
             ]
         routes = tuple(map(most_normal, scores))
         chosen = [each[name] for each, name in zip(scores, routes, strict=True)]
         banks = {name: each.bank for name, each in zip(routes, chosen, strict=True)}
-        rate = self.preset.false_alarms
-        limits = {name: alarm_threshold(self.preset, bank.scores, rate) for name, bank in banks.items()}
+        limits = {name: bank.threshold(self.preset, self.preset.false_alarms) for name, bank in banks.items()}
         return Scores(
             image=np.asarray([each.score for each in chosen], np.float32),
             maps=np.stack([each.map_HW for each in chosen]),
@@ -154,43 +200,66 @@ class DinosaurMethod(Method):
             thresholds=np.asarray([limits[name] for name in routes], np.float32),
         )
 
-    def _route(self, photos: Sequence[Photo]) -> tuple[list[list[str]], Floats | None]:
-        """The tasks to compare each photo with, and the patch features if those of all photos were needed for that."""
-        unknown = [photo for photo in photos if photo.key not in self._descriptors]
+    def _told(self, photos: Sequence[Photo], task: str) -> _Routed:
+        """All photos to be compared with one task."""
+        view = self._view()
+        return _Routed([[task]] * len(photos), [view.exposures[view.names.index(task)]] * len(photos), None)
+
+    def _route(self, photos: Sequence[Photo]) -> _Routed:
+        """The tasks to compare each photo with, as ``Dinosaur.inspect`` finds them."""
+        view = self._view()
+        exposures: list[Exposure | None] = [None] * len(photos)
+        if self.preset.exposure:
+            exposures = self._banks.exposures(view, self._thumbnails(photos))
+        patches_NHWC, descriptor_NC = self._described(photos, exposures)
+        if len(set(view.exposures)) > 1:
+            better = self._banks.nearest_exposures(view, descriptor_NC)
+            if better != exposures:
+                exposures = better
+                patches_NHWC, descriptor_NC = self._described(photos, exposures)
+        return _Routed(self._banks.route(view, descriptor_NC), exposures, patches_NHWC)
+
+    def _described(self, photos: Sequence[Photo], exposures: Sequence[Exposure | None]) -> tuple[Floats | None, Floats]:
+        """Descriptors (N, C'), and the patch features if those of all photos were needed for that."""
+        keys = [(photo.key, exposure) for photo, exposure in zip(photos, exposures, strict=True)]
+        unknown = [n for n, key in enumerate(keys) if key not in self._descriptors]
         patches_NHWC = None
         if unknown:
-            cls_NC, patches_NHWC = self._features(unknown)
-            described = zip(unknown, self._describe(cls_NC, patches_NHWC), strict=True)
-            self._descriptors |= {photo.key: row for photo, row in described}
-        descriptor_NC = np.stack([self._descriptors[photo.key] for photo in photos])
-        candidates = self._banks.route(self._view(), descriptor_NC)
-        return candidates, patches_NHWC if len(unknown) == len(photos) else None
+            some = [photos[n] for n in unknown]
+            cls_NC, patches_NHWC = self._features_each(some, [exposures[n] for n in unknown])
+            rows = self._describe(cls_NC, patches_NHWC)
+            self._descriptors |= {keys[n]: row for n, row in zip(unknown, rows, strict=True)}
+        whole = patches_NHWC if len(unknown) == len(photos) else None
+        return whole, np.stack([self._descriptors[key] for key in keys])
 
-    def _fill_scores(
-        self, photos: Sequence[Photo], candidates: Sequence[Sequence[str]], patches_NHWC: Floats | None
-    ) -> None:
+    def _fill_scores(self, photos: Sequence[Photo], routed: _Routed) -> None:
         """Fill the cache with the scores of every photo under its candidate tasks."""
         missing = [
-            [name for name in names if (photo.key, name) not in self._scores]
-            for photo, names in zip(photos, candidates, strict=True)
+            [name for name in names if (photo.key, name, exposure) not in self._scores]
+            for photo, names, exposure in zip(photos, routed.candidates, routed.exposures, strict=True)
         ]
         rows = [n for n, names in enumerate(missing) if names]
         if rows:
-            moved_NHWC = self._moved(photos, rows, patches_NHWC)
+            moved_NHWC = self._moved(photos, routed, rows)
             found = self._banks.score(self._store, self._view(), moved_NHWC, [missing[n] for n in rows])
             for n, scores in zip(rows, found, strict=True):
-                self._scores |= {(photos[n].key, name): score for name, score in scores.items()}
+                exposure = routed.exposures[n]
+                self._scores |= {(photos[n].key, name, exposure): score for name, score in scores.items()}
 
-    def _moved(self, photos: Sequence[Photo], rows: list[int], patches_NHWC: Floats | None) -> Array:
+    def _moved(self, photos: Sequence[Photo], routed: _Routed, rows: list[int]) -> Array:
         """Patch features of some of the photos where products are computed; on a GPU those of all stay there."""
+        patches_NHWC = routed.patches_NHWC
         if self.workbench.device == "cpu":
             if patches_NHWC is None:
-                return self._put(self._features([photos[n] for n in rows])[1])
+                some = [photos[n] for n in rows]
+                return self._put(self._features_each(some, [routed.exposures[n] for n in rows])[1])
             return self._put(patches_NHWC if len(rows) == len(photos) else patches_NHWC[rows])
-        keys = tuple(photo.key for photo in photos)
+        keys = tuple(f"{photo.key} {exposure}" for photo, exposure in zip(photos, routed.exposures, strict=True))
         resident_NHWC = self._resident.get(keys)
         if resident_NHWC is None:
-            resident_NHWC = self._put(self._features(photos)[1] if patches_NHWC is None else patches_NHWC)
+            if patches_NHWC is None:
+                patches_NHWC = self._features_each(photos, routed.exposures)[1]
+            resident_NHWC = self._put(patches_NHWC)
             self._resident.keep(keys, resident_NHWC)
         return resident_NHWC if len(rows) == len(photos) else resident_NHWC[rows]
 
@@ -200,27 +269,48 @@ class DinosaurMethod(Method):
 
     # --- features ---
 
-    def _features(self, photos: Sequence[Photo]) -> tuple[Floats, Floats]:
-        """CLS (N, C) and patch features (N, H, W, C), from the cache where it has them."""
+    def _features_each(self, photos: Sequence[Photo], exposures: Sequence[Exposure | None]) -> tuple[Floats, Floats]:
+        """The features of photos, each matched to its exposure."""
+        if len(set(exposures)) == 1:
+            return self._features(photos, exposures[0])
+        found: dict[int, tuple[Floats, Floats]] = {}
+        for exposure in dict.fromkeys(exposures):
+            rows = [n for n, each in enumerate(exposures) if each == exposure]
+            found |= dict(
+                zip(rows, zip(*self._features([photos[n] for n in rows], exposure), strict=True), strict=True)
+            )
+        cls, patches = zip(*(found[n] for n in range(len(photos))), strict=True)
+        return np.stack(cls), np.stack(patches)
+
+    def _features(
+        self, photos: Sequence[Photo], exposure: Exposure | None = None, turn: int | None = None
+    ) -> tuple[Floats, Floats]:
+        """CLS (N, C) and patch features (N, H, W, C), from the cache where it has them; ``turn`` numbers a copy."""
         recipe = f"{self.encoder.fingerprint}-{self.preset.normalise:d}{self.preset.average:d}"
+        if exposure is not None or turn is not None:
+            recipe += f"-{exposure}-{turn}-{self.encoder.provider}-{self.encoder.precision}"
+
+        def encode(group: Sequence[Photo]) -> Floats:
+            return self._encode(group, exposure, turn)
+
         if self.workbench.device == "cpu":
-            tokens_NTC = self.workbench.cache.features(recipe, photos, self._encode)
+            tokens_NTC = self.workbench.cache.features(recipe, photos, encode)
         else:  # a GPU encodes faster than a disk reads
-            tokens_NTC = np.concatenate([self._encode(group) for group in batched(photos, ENCODE_AT_ONCE_GPU)])
+            tokens_NTC = np.concatenate([encode(group) for group in batched(photos, ENCODE_AT_ONCE_GPU)])
         patches_NPC = np.ascontiguousarray(tokens_NTC[:, 1:])
         return tokens_NTC[:, 0], patches_NPC.reshape(len(photos), *self.encoder.grid, -1)
 
-    def _encode(self, photos: Sequence[Photo]) -> Floats:
+    def _encode(self, photos: Sequence[Photo], exposure: Exposure | None, turn: int | None) -> Floats:
         """The features of an image as one array (N, 1 + H * W, C): CLS, then the patches."""
         pixels = self.workbench.cache.prepared(photos, self.encoder.size)
+        if turn is not None:
+            pixels = np.stack([moved_pixels(image, turn) for image in pixels])
         # A batch at a time: the tokens of several blocks are several times what is kept of them.
-        return np.concatenate([self._encode_batch(batch) for batch in np.split(pixels, self._cuts(len(pixels)))])
+        batches = np.split(pixels, range(self.encoder.batch_size, len(pixels), self.encoder.batch_size))
+        return np.concatenate([self._encode_batch(batch, exposure) for batch in batches])
 
-    def _cuts(self, count: int) -> list[int]:
-        return list(range(self.encoder.batch_size, count, self.encoder.batch_size))
-
-    def _encode_batch(self, pixels: NDArray[np.uint8]) -> Floats:
-        cls_NC, patches_NHWC = self._extractor.features(pixels)
+    def _encode_batch(self, pixels: NDArray[np.uint8], exposure: Exposure | None) -> Floats:
+        cls_NC, patches_NHWC = self._extractor.features(pixels, exposure)
         return np.concatenate([cls_NC[:, None], patches_NHWC.reshape(len(pixels), -1, cls_NC.shape[-1])], axis=1)
 
     def _describe(self, cls_NC: Floats, patches_NHWC: Floats) -> Floats:
@@ -250,6 +340,21 @@ class DinosaurMethod(Method):
         """The encoder's info without its threads, which change no result, and the preset in full."""
         encoder = {key: value for key, value in self.encoder.info().items() if key != "threads"}
         return encoder | {"preset": self.preset.to_json(), "scoring": f"float32 on {self.workbench.device}"}
+
+
+class _Look(NamedTuple):
+    """What is seen of a photo before it is encoded."""
+
+    thumbnail_P: Floats
+    exposure_2: Floats
+
+
+class _Routed(NamedTuple):
+    """Photos with the tasks to compare each with, the exposure each is encoded with, and their patches if at hand."""
+
+    candidates: list[list[str]]
+    exposures: Sequence[Exposure | None]
+    patches_NHWC: Floats | None
 
 
 class _Resident:
@@ -287,7 +392,9 @@ def _load(config: DinosaurConfig, preset: Preset, device: str) -> Encoder:
         config.encoder,
         layers=preset.layers,
         size=preset.size,
-        provider=None if device == "cpu" else "torch",
+        provider=(config.provider or None) if device == "cpu" else "torch",
+        precision=config.precision or None,
+        strict=True,
         device=device,
         weights=config.weights or None,
     )

@@ -32,6 +32,8 @@ class MethodSpec:
     """Settings for tests: small, random, needing no downloads."""
     tiny_variants: Mapping[str, Mapping[str, Any]]
     """Differences of some variants from ``tiny``."""
+    published: Mapping[str, str]
+    """What the authors of some variants trained, in words, where the variant's settings cannot say it."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,13 @@ def register(
     control: bool = False,
     tiny: Mapping[str, Any] | None = None,
     tiny_variants: Mapping[str, Mapping[str, Any]] | None = None,
+    published: Mapping[str, str] | None = None,
 ) -> Callable[[type[Method]], type[Method]]:
     """Class decorator: make a method available by name. ``variants`` has at least ``"default"``.
 
     ``summary`` is one line about the method; :meth:`Method.summary_with` where it depends on the settings. Names are
-    letters, digits and ``_.+-``, because they are folder names of results.
+    letters, digits and ``_.+-``, because they are folder names of results. ``published`` says, by variant, what its
+    authors trained where the settings cannot; tables print it below.
     """
     for word in (name, *variants):
         if not re.fullmatch(r"\w[\w.+-]{0,99}", word):
@@ -99,7 +103,7 @@ def register(
 
     def add(method: type[Method]) -> type[Method]:
         settings = dict(variants), summary, replay, control, dict(tiny or {}), dict(tiny_variants or {})
-        _REGISTRY[name] = MethodSpec(name, method, *settings)
+        _REGISTRY[name] = MethodSpec(name, method, *settings, dict(published or {}))
         return method
 
     return add

@@ -15,7 +15,7 @@ from dinosaur_ad.images.loading import read_image
 from dinosaur_ad.inspection import Inspection
 from dinosaur_ad.page.charts import histogram
 from dinosaur_ad.page.html import Html, element, join, number, page, section, table, tile
-from dinosaur_ad.page.image_results import ANOMALOUS, NORMAL, NOT_READY, ImageResults, ImageRow
+from dinosaur_ad.page.image_results import ANOMALOUS, NORMAL, NOT_READY, UNKNOWN, ImageResults, ImageRow
 from dinosaur_ad.page.photo_cards import heat_key, marks, patch_pair, photo
 from dinosaur_ad.page.sequence_page import interval, percent
 
@@ -68,6 +68,7 @@ def _head(results: ImageResults) -> Html:
     tiles = [
         tile(str(results.count(ANOMALOUS)), "anomalous", "score above the threshold of the task"),
         tile(str(results.count(NORMAL)), "normal", "score at most the threshold"),
+        tile(str(results.count(UNKNOWN)), "unknown", "none of the learned products; this does not mean good"),
         tile(str(results.count(NOT_READY)), "not ready", "the task cannot judge yet; this does not mean good"),
         tile(str(len(results.rejected)), "unreadable", "files that could not be read; not judged"),
     ]
@@ -97,7 +98,9 @@ def _notices(results: ImageResults) -> Html:
     """What a reader must know before trusting the verdicts: damaged tasks, tasks that cannot judge, a fallback."""
     found = [f"Not compared with the damaged task {printable(name)}; see: dinosaur tasks --verify." for name in
              sorted(results.left_out)]  # fmt: skip
-    found += dict.fromkeys(printable(row.reason, 2000) for row in results.rows if row.reason)
+    # What an unknown image differs by stands beside it.
+    judging = (row for row in results.rows if row.verdict != UNKNOWN)
+    found += dict.fromkeys(printable(row.reason, 2000) for row in judging if row.reason)
     if results.fallback:
         found.append(f"The encoder did not run as asked: {printable(results.fallback, 2000)}")
     return element("ul", *(element("li", each) for each in found), class_="notices") if found else Html("")
@@ -110,7 +113,8 @@ def _tasks(results: ImageResults) -> Html:
         "Task by task",
         "The task of an image is the one whose normal images it resembles most, unless it was given.",
         table(
-            ("task", "images", "anomalous", "normal", "not ready", "threshold", "highest score"), _task_lines(results)
+            ("task", "images", "anomalous", "normal", "unknown", "not ready", "threshold", "highest score"),
+            _task_lines(results),
         ),
     )
 
@@ -119,7 +123,7 @@ def _task_lines(results: ImageResults) -> list[tuple[object, ...]]:
     lines: list[tuple[object, ...]] = []
     for task in results.tasks():
         own = [row for row in results.rows if row.task == task]
-        counts = [sum(row.verdict == verdict for row in own) for verdict in (ANOMALOUS, NORMAL)]
+        counts = [sum(row.verdict == verdict for row in own) for verdict in (ANOMALOUS, NORMAL, UNKNOWN)]
         counts.append(len(own) - sum(counts))
         limit = own[-1].threshold
         numbers = (len(own), *counts)
@@ -183,7 +187,12 @@ def _galleries(results: ImageResults, progress: Progress) -> list[Html]:
     groups = [
         ("False alarms", shown.false_alarms, wrong, "Good images that were called anomalous, the highest score first."),
         ("Missed", shown.missed, missed, "Bad images that were called normal, the lowest score first."),
-        ("Worst first", shown.others, rest, "Anomalous images, then those not ready, then normal ones, by score."),
+        (
+            "Worst first",
+            shown.others,
+            rest,
+            "Anomalous images, then unknown and not ready, then normal ones, by score.",
+        ),
     ]
     total, done = sum(map(len, shown)), 0
     made: list[Html] = []
@@ -205,7 +214,7 @@ def _galleries(results: ImageResults, progress: Progress) -> list[Html]:
 def _card(row: ImageRow, inspection: Inspection, name: str) -> Html:
     truth = {0: " (a good one)", 1: " (a bad one)"}.get(-1 if row.label is None else row.label, "")
     lines = [
-        element("b", element("span", row.verdict, class_=f"badge {_class(row)}"), f" {printable(row.task, 60)}{truth}"),
+        element("b", element("span", row.verdict, class_=f"badge {_class(row)}"), f" {_task(row)}{truth}"),
         element("span", name, class_="path"),
         element("span", _score_words(row)),
         element("span", printable(row.reason, 300) if row.reason else odds(row.p_value)),
@@ -218,6 +227,10 @@ def _card(row: ImageRow, inspection: Inspection, name: str) -> Html:
     zoom = min(1.0, _SIDE / max(pixels.shape[:2]))
     figure = photo(pixels, marks(pixels, inspection, zoom=zoom), f"{row.verdict}: {name}")
     return element("article", figure, element("p", *lines), patch_pair(pixels, inspection), class_="card")
+
+
+def _task(row: ImageRow) -> str:
+    return f"{'nearest: ' * (row.verdict == UNKNOWN)}{printable(row.task, 60)}"
 
 
 def _score_words(row: ImageRow) -> str:
@@ -263,8 +276,8 @@ def _how_to_read(results: ImageResults) -> Html:
     notes = [
         "A score is the distance from the normal images of the task; above the threshold the verdict is anomalous.",
         "“1 in 40 good parts would look this odd” is the p-value in words. It comes from the training images of the "
-        "task: with 40 of them it cannot be below 1 in 41, however odd the part.",
-        "An image of something that was never taught is compared with the nearest task, and is usually anomalous.",
+        "task; of scores above all of theirs a model of their spread says how rare they are.",
+        "An unknown image shows none of the learned products: all of it differs from the nearest one, which is named.",
     ]
     if results.labelled(0) or results.labelled(1):
         notes.append("Good and bad are as the folders given with --good and --bad say; nothing was learned from them.")

@@ -12,7 +12,7 @@ from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.page.sequence_results import Share
 
-NORMAL, ANOMALOUS, NOT_READY = "normal", "anomalous", "not ready"
+NORMAL, ANOMALOUS, UNKNOWN, NOT_READY = "normal", "anomalous", "unknown", "not ready"
 MOST_SHOWN, MOST_WRONG = 60, 12
 """Pictures of the worst images; and of false alarms and of missed defects, where the truth is known."""
 
@@ -94,9 +94,9 @@ class ImageResults:
             self.inspections = {index: self.inspections[index] for index in kept}
 
     def count(self, verdict: str) -> int:
-        """How many images have a verdict; "not ready" counts every verdict that is no judgement."""
+        """How many images have a verdict; "not ready" counts every other one that is no judgement."""
         if verdict == NOT_READY:
-            return sum(not row.judged for row in self.rows)
+            return sum(not row.judged and row.verdict != UNKNOWN for row in self.rows)
         return sum(row.verdict == verdict for row in self.rows)
 
     def tasks(self) -> list[str]:

@@ -16,14 +16,14 @@ def marks(
 ) -> Pixels:
     """What is drawn over an image, RGBA uint8 ``(H, W, 4)``: the heat map, the boxed worst patch, the true defect.
 
-    The worst patch is boxed unless the verdict is "normal"; ``mask`` outlines the true defect. ``zoom`` is the size of
-    the layer relative to the image; lines stay thin at any size.
+    The worst patch is boxed unless the verdict is "normal" or "unknown"; ``mask`` outlines the true defect.
+    ``zoom`` is the size of the layer relative to the image; lines stay thin at any size.
     """
     height, width = (max(1, round(side * zoom)) for side in pixels.shape[:2])
     layer = np.zeros((height, width, 4), np.uint8)
     if heat:
         drawn = Image.fromarray(heat_layer(inspection, height, width))
-        if inspection.verdict != "normal":
+        if inspection.verdict not in ("normal", "unknown"):
             draw_box(drawn, inspection.worst.box, zoom)
         layer = np.asarray(drawn)
     if mask is not None:

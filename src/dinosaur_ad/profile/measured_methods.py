@@ -159,11 +159,12 @@ class DetectorSubject:
         read = sum(size for name, size in kept.items() if name != "reserve")
         on_disk = f"; with the reserve for later updates {sum(kept.values()) / 2**20:.1f} MiB"
         whole = on_disk if detector.preset.reserve else ""
+        calibration = ", and the calibration, which updating reads" if "calibration" in kept else ""
         return {
             "parameters": {"total": encoder.spec.parameters, "trainable": 0},
             "storage": {
                 "task_bytes": read,
-                "words": f"bank and prototype, which inspecting reads{whole}",
+                "words": f"bank and prototype, which inspecting reads{calibration}{whole}",
                 "files": kept,
                 "tasks": len(records),
             },

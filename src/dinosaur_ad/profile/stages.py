@@ -1,7 +1,8 @@
 """Where the time of an inspection goes, and how fast it could go at best.
 
-The stages have one name each, everywhere: ``decode`` (file to pixels), ``resize``, ``encode``, ``route``, ``score``,
-``map`` (patch distances to the size of the image). ``model`` is encode, route and score of a method that does not
+The stages have one name each, everywhere: ``decode`` (file to pixels), ``resize``, ``encode`` (with a preset that
+matches brightness, measuring and matching it too), ``route``, ``score`` (all readings, and the score and map fused from
+them), ``map`` (the map at the size of the image). ``model`` is encode, route and score of a method that does not
 separate them, ``rest`` what lies between the stages.
 """
 

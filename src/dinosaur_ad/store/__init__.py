@@ -9,6 +9,7 @@
     STORE/tasks/NAME/forgotten.json       the pointer of a task that was forgotten by giving it this name
     STORE/.lock, STORE/.writer            one writer at a time; .writer says who and what, and stays after a crash
     STORE/.locks/NAME.lock                held while a task is being taught
+    STORE/watch/                          what a watch has seen; not the store's own, see dinosaur_ad.watch.tray
 
 **A change is one rename.** A version folder is written and synced before the pointer names it, and never
 changed afterwards; replacing ``task.json`` is the moment at which the change happens. A crash leaves files

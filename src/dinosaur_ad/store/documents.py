@@ -7,7 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from dinosaur_ad._schema import PRESET, Shape, anything, items, maybe, moment, one_of, record, text, texts, whole
+from dinosaur_ad._schema import (
+    PRESET,
+    SETTINGS,
+    TILES,
+    Shape,
+    anything,
+    flag,
+    items,
+    maybe,
+    moment,
+    number,
+    one_of,
+    record,
+    text,
+    texts,
+    whole,
+)
 from dinosaur_ad.store.codec import unseal
 
 FORMAT = "dinosaur-store"
@@ -76,6 +92,13 @@ TASK = record(
         "calibration": record({}, others=_FREE),
         "preset": text(200),
         "encoder": record({"encoder": _WORD}, others=_FREE),
+        "settings": SETTINGS,
+        "position": record(
+            {"kind": one_of("aligned", "moving", "free"), "registered": flag, "given": flag},
+            {"reach": number(0, 10), "clear": number(0, 1)},
+        ),
+        "image_size": items(whole(1, 1_000_000), most=2, least=2),
+        "tiles": TILES,
     },
     others=_FREE,
 )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
+from dinosaur_ad.bench.effort import row_label, training_words
 from dinosaur_ad.bench.paper import ImageNumbers, PixelNumbers, paper
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import Number, auroc_interval, measure
 from dinosaur_ad.bench.report.report_rows import (
+    TRAINING,
     Marks,
     block_title,
     geometry_note,
@@ -43,33 +47,49 @@ def overview_table(groups: Sequence[CellGroup]) -> Table:
     measured = []
     for method in methods_of(groups):
         own = {group.scenario: group for group in groups if group.method == method}
-        measured.append([marks.name(next(iter(own.values()))), *_aurocs(own, scenarios)])
+        measured.append([marks.name(next(iter(own.values()))), _training(own.values()), *_aurocs(own, scenarios)])
     blocks = [TableBlock("", finish(measured, _best_of_each(scenarios)))]
     known = {paper().method_of(group.method) for group in groups}
     printed = [_printed_aurocs(key, scenarios) for key in paper().methods if key in known]
-    if any(not math.isnan(entry.value) for row in printed for entry in row):
+    if any(not math.isnan(entry.value) for row in printed for entry in row[2:]):
         blocks.append(TableBlock("the paper's own numbers, on its encoder and all its tasks", finish(printed, {})))
     return Table(
         "overview",
         "At a glance",
         "Image AUROC after the last task, averaged over tasks; best of a column in bold. A dash was not measured.",
-        (Column("Method", words=True), *(Column(scenario) for scenario in scenarios)),
+        (Column("Method", words=True), Column(TRAINING, words=True), *(Column(scenario) for scenario in scenarios)),
         tuple(blocks),
         (*marks.notes(), *geometry_note(groups), seed_note(groups)),
     )
 
 
 def short_table(groups: Sequence[CellGroup]) -> Table:
-    """One row for each of the paper's methods, the image AUROC of each scenario, and no notes: for a README."""
+    """One row for each of the paper's methods, the image AUROC of each scenario, and no notes: for a README.
+
+    Where the plain form of a method was not measured everywhere, the form that was measured most stands before it.
+    """
     scenarios = scenarios_of(groups)
     rows = []
-    for method in main_methods(groups):
+    for method in chain.from_iterable(_with_most_measured(method, groups) for method in main_methods(groups)):
         if paper().method_of(method) is not None:
             own = {group.scenario: group for group in groups if group.method == method}
-            rows.append([words(method), *_aurocs(own, scenarios, spread=False)])
-    columns = (Column("Method", words=True), *(Column(scenario) for scenario in scenarios))
+            label = row_label(next(iter(own.values())).first)
+            rows.append([words(label), _training(own.values()), *_aurocs(own, scenarios, spread=False)])
+    columns = (
+        Column("Method", words=True),
+        Column(TRAINING, words=True),
+        *(Column(scenario) for scenario in scenarios),
+    )
     blocks = (TableBlock("", finish(rows, _best_of_each(scenarios))),)
     return Table("short", "Image AUROC", "After the last task, averaged over tasks.", columns, blocks)
+
+
+def _with_most_measured(method: str, groups: Sequence[CellGroup]) -> list[str]:
+    """A method and, before it, the form of it that was measured on the most scenarios, if that is more."""
+    family = method.partition(":")[0]
+    counts = Counter(group.method for group in groups if group.method.partition(":")[0] == family)
+    most = max(counts, key=lambda form: (counts[form], form == method))
+    return [method] if most == method or counts[most] == counts[method] else [most, method]
 
 
 def _aurocs(own: dict[str, CellGroup], scenarios: Sequence[str], *, spread: bool = True) -> list[Entry]:
@@ -82,11 +102,16 @@ def _aurocs(own: dict[str, CellGroup], scenarios: Sequence[str], *, spread: bool
 def _printed_aurocs(method: str, scenarios: Sequence[str]) -> list[Entry]:
     keys = [paper_scenario(scenario) for scenario in scenarios]
     values = [math.nan if key is None else paper().images[key][method].auroc for key in keys]
-    return [words(paper().methods[method]), *(figure(value) for value in values)]
+    return [words(paper().methods[method]), figure(math.nan), *(figure(value) for value in values)]
+
+
+def _training(groups: Iterable[CellGroup]) -> Entry:
+    """Steps, images a step and the share of the schedule, over all of a method's scenarios and seeds."""
+    return words(training_words(cell for group in groups for cell in group.cells))
 
 
 def _best_of_each(scenarios: Sequence[str]) -> dict[int, Better]:
-    return dict.fromkeys(range(1, 1 + len(scenarios)), "higher")
+    return dict.fromkeys(range(2, 2 + len(scenarios)), "higher")
 
 
 # --- the paper's tables ---
@@ -177,7 +202,8 @@ def _of(groups: Sequence[CellGroup], scenarios: Sequence[str]) -> list[CellGroup
 def _table(key: str, title: str, groups: Sequence[CellGroup], beside: bool) -> Table:
     spro = any(not math.isnan(measure(group, LOCO_METRIC.number).mean) for group in groups)
     metrics = (*METRICS, *((LOCO_METRIC,) if spro else ()))
-    columns = [Column("Method", words=True), Column("Seeds")]
+    marks = Marks()
+    columns = [Column("Method", words=True), Column(TRAINING, words=True), Column("Seeds")]
     bold: dict[int, Better] = {}
     for metric in metrics:
         bold |= metric.bold(len(columns), beside)
@@ -185,7 +211,7 @@ def _table(key: str, title: str, groups: Sequence[CellGroup], beside: bool) -> T
     blocks = []
     for scenario in scenarios_of(groups):
         own = [group for group in groups if group.scenario == scenario]
-        rows = [_row(row, scenario, metrics, beside) for row in (in_paper_order(own) if beside else own)]
+        rows = [_row(row, scenario, metrics, beside, marks) for row in (in_paper_order(own) if beside else own)]
         blocks.append(TableBlock(block_title(own, compared=beside), finish(rows, bold)))
     lead = (
         "After the last task, averaged over tasks. AUROC with its 95 % bootstrap interval over test images; accuracy "
@@ -193,15 +219,15 @@ def _table(key: str, title: str, groups: Sequence[CellGroup], beside: bool) -> T
         f"0.3{', AU-sPRO up to 0.05' if spro else ''}."
         f"{' Δ is measured minus paper.' if beside else ''} Best of a column in bold."
     )
-    notes = (*geometry_note(groups), *_bound_note(groups), seed_note(groups))
+    notes = (*marks.notes(), *geometry_note(groups), *_bound_note(groups), seed_note(groups))
     return Table(key, title, lead, tuple(columns), tuple(blocks), notes)
 
 
-def _row(row: CellGroup | str, scenario: str, metrics: Sequence[Metric], beside: bool) -> list[Entry]:
+def _row(row: CellGroup | str, scenario: str, metrics: Sequence[Metric], beside: bool, marks: Marks) -> list[Entry]:
     if isinstance(row, CellGroup):
-        entries = [words(row.method), words(str(len(row.cells)))]
+        entries = [marks.name(row), _training([row]), words(str(len(row.cells)))]
     else:
-        entries = [words(f"{paper().methods[row]} (paper only)"), figure(math.nan)]
+        entries = [words(f"{paper().methods[row]} (paper only)"), figure(math.nan), figure(math.nan)]
     for metric in metrics:
         entries += metric.entries(row, scenario, beside)
     return entries

@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from dinosaur_ad.bench.effort import published_words, row_label
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report.row_groups import CellGroup
 from dinosaur_ad.bench.report.table import Entry, Note, words
 
 LITERAL = "mtd-geo-literal"
-PAPER_EPOCHS = 300  # of every method that trains
+TRAINING_NOTE = (
+    "Training: optimiser steps a task, images a step, and their share of the variant's own schedule (300 epochs in the "
+    "paper's, its authors' in `original`). A row that ran another schedule has its epochs in its name (`30ep`)."
+)
+TRAINING = "Training"
 
 
 @dataclass
 class Marks:
-    """Numbered notes that name the encoder of each method; methods with the same encoder share one.
+    """Numbered notes that name the encoder and weights of each method; methods with the same ones share a note.
 
-    Methods that were trained are listed by their number of epochs.
+    What the authors of a method trained, where its settings cannot say it, is noted once a text.
     """
 
     methods: dict[str, list[str]] = field(default_factory=dict)
-    trained: dict[int, list[str]] = field(default_factory=dict)
+    published: dict[str, list[str]] = field(default_factory=dict)
 
     def name(self, group: CellGroup) -> Entry:
         """The method's name with the number of its note."""
         about = str(group.first.info.get("description") or group.first.info.get("encoder") or "encoder not recorded")
-        _note_once(self.methods.setdefault(about, []), group.method)
-        epochs = group.first.settings.get("epochs")
-        if isinstance(epochs, int):
-            _note_once(self.trained.setdefault(epochs, []), group.method)
-        return words(group.method, str(list(self.methods).index(about) + 1))
+        label = row_label(group.first)
+        _note_once(self.methods.setdefault(about, []), label)
+        if said := published_words(group.method):
+            _note_once(self.published.setdefault(said, []), label)
+        return words(label, str(list(self.methods).index(about) + 1))
 
     def notes(self) -> list[Note]:
-        """The notes, in the order of their numbers."""
+        """The notes, in the order of their numbers, and what the column of training means."""
         encoders = [
             Note(f"{', '.join(names)}: {about}.", str(number))
             for number, (about, names) in enumerate(self.methods.items(), start=1)
         ]
-        lengths = [
-            Note(
-                f"Trained for {epochs} epochs a task: {', '.join(names)}. The paper trains {PAPER_EPOCHS}; the "
-                "authors of the methods train longer."
-            )
-            for epochs, names in sorted(self.trained.items())
-        ]
-        return encoders + lengths
+        authors = [Note(f"{', '.join(names)}: {said}.") for said, names in self.published.items()]
+        return [*encoders, *authors, Note(TRAINING_NOTE)]
 
 
 def _note_once(names: list[str], name: str) -> None:
@@ -102,13 +101,16 @@ def data_notes(groups: Iterable[CellGroup]) -> list[Note]:
 
 def geometry_note(groups: Iterable[CellGroup]) -> list[Note]:
     """Which of the two geometric drifts the paper's numbers belong to, where either was run."""
-    if not {group.scenario for group in groups} & {"mtd-geo", LITERAL}:
+    return [Note(text) for text in geometry_words({group.scenario for group in groups})]
+
+
+def geometry_words(scenarios: Collection[str]) -> list[str]:
+    """The same of scenarios by name."""
+    if not {"mtd-geo", LITERAL}.intersection(scenarios):
         return []
     return [
-        Note(
-            "The paper's geometric numbers belong to mtd-geo-literal: its scale of 0.01 to 0.10, used as a factor, "
-            "shrinks the tile to a few pixels. mtd-geo uses 1 + scale, so its difference from the paper is expected."
-        )
+        "The paper's geometric numbers belong to mtd-geo-literal: its scale of 0.01 to 0.10, used as a factor, "
+        "shrinks the tile to a few pixels. mtd-geo uses 1 + scale, so its difference from the paper is expected."
     ]
 
 

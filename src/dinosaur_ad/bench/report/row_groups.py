@@ -121,7 +121,7 @@ def _setup(cell: CellResult) -> dict[str, Any]:
 
 def _refuse_other_data(one: CellResult, other: CellResult) -> None:
     """The tasks and their sizes must be the same, and the images too where the seed does not draw them."""
-    keys = (*_COUNTS, "checksum") if one.seed == other.seed or _is_fixed(one.scenario) else _COUNTS
+    keys = (*_COUNTS, "checksum") if one.seed == other.seed or is_fixed(one.scenario) else _COUNTS
     left, right = ([[task[key] for key in keys] for task in cell.tasks] for cell in (one, other))
     if left != right:
         pair = [f"{cell.method} (seed {cell.seed}, {_data_words(cell)})" for cell in (one, other)]
@@ -140,7 +140,7 @@ def _refuse_unlike_data(groups: Sequence[CellGroup]) -> None:
         _refuse_other_data(groups[0].first, group.first)
 
 
-def _is_fixed(scenario: str) -> bool:
+def is_fixed(scenario: str) -> bool:
     """Whether every seed sees the same pixels: drift and synthetic products are drawn from the seed."""
     return not scenario.startswith(("mtd-", "synthetic"))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dinosaur_ad.bench.effort import row_label
 from dinosaur_ad.bench.metrics import rank_correlation
 from dinosaur_ad.bench.report.numbers import auroc
 from dinosaur_ad.bench.report.report_rows import block_title
@@ -112,7 +113,7 @@ def _row(group: CellGroup, like: Likeness, found: Controls) -> list[Entry]:
     separated = separated_tasks(found[cell.scenario, cell.seed])
     kept = [index for index, task in enumerate(cell.tasks) if task["name"] not in separated]
     without = float(cell.auroc[-1][kept].mean()) if kept else math.nan
-    return [words(group.method), *map(figure, (auroc(cell), without, like.mean)), words(like.strongest)]
+    return [words(row_label(cell)), *map(figure, (auroc(cell), without, like.mean)), words(like.strongest)]
 
 
 def separated_tasks(control: CellResult) -> dict[str, float]:

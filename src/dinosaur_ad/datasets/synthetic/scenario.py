@@ -173,7 +173,8 @@ def _drifted(base: Task, drift: DriftKind, level: int, seed: int) -> Task:
         return tuple(DriftedSample(sample, draw(drift, level, sample.name, seed)) for sample in samples)
 
     name = f"{base.name}-{drift}-{level:02d}"
-    return Task(name, under(base.train), test=under(base.test), widened=under(base.train, draw_replay_drift))
+    widened = under(base.train, draw_replay_drift)
+    return Task(name, under(base.train), test=under(base.test), widened=widened, product=base.name)
 
 
 def _task(name: str, seed: int, train: int, test_normal: int, test_per_kind: int, size: int) -> Task:

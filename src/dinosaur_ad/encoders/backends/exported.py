@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad._text import first_line, printable
+from dinosaur_ad.core.exposure import Exposure
 from dinosaur_ad.encoders.backends.exported_files import (
     MANIFEST,
     MODEL_FILES,
@@ -50,11 +51,16 @@ STAMP = "dinosaur_fingerprint"
 
 
 class Scored(NamedTuple):
-    """Results of an export with a bank for N images: score (N,), map (N, H, W), and whether it is anomalous (N,)."""
+    """Results of an export with a bank for N images: score (N,), map (N, H, W), whether the score is above the
+    threshold (N,), and whether the image shows none of the learned products (N,), which then is the verdict.
+
+    Exports of earlier versions do not say the last; it is false then.
+    """
 
     score: Floats
     map: Floats
     anomalous: NDArray[np.bool_]
+    unknown: NDArray[np.bool_]
 
 
 class ExportedEncoder(Encoder):
@@ -67,6 +73,8 @@ class ExportedEncoder(Encoder):
         )
         self.folder, self.manifest = folder, manifest
         self.precision, self.threads = manifest.precision, thread_count(threads)
+        if manifest.bank is not None and manifest.bank.get("exposure"):
+            self.matches = Exposure(*map(float, manifest.bank["exposure"]))
         self._runner: Callable[[NDArray[np.uint8], Sequence[str]], list[NDArray[Any]]]
         if manifest.kind == "openvino":
             self._open_openvino(contents)
@@ -128,12 +136,14 @@ class ExportedEncoder(Encoder):
         """The tokens and the scores of prepared pixels from one run of the graph."""
         if self.manifest.bank is None:
             raise EncoderError(f"The export {self.folder} holds no bank; export with --task NAME --with-bank.")
+        earlier = "unknown_level" not in self.manifest.bank
+        outputs = ("cls", "patches", *(name for name in Scored._fields if name != "unknown" or not earlier))
         parts = [
-            self._runner(pixels[start : start + self.batch_size], ("cls", "patches", *Scored._fields))
+            self._runner(pixels[start : start + self.batch_size], outputs)
             for start in range(0, len(pixels), self.batch_size)
         ]
         cls, patches, *scored = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return Tokens(cls, patches), Scored(*scored)
+        return Tokens(cls, patches), Scored(*scored, *([np.zeros(len(pixels), np.bool_)] if earlier else []))
 
     def info(self) -> dict[str, object]:
         """That of every encoder, and the export it runs from."""
@@ -209,7 +219,7 @@ def _check_outputs(encoder: ExportedEncoder, tokens: Tokens, scored: Scored | No
     expected = [(tokens.cls, np.float32, (1, channels)), (tokens.patches, np.float32, (1, *grid, channels))]
     if scored is not None:
         expected += [(scored.score, np.float32, (1,)), (scored.map, np.float32, (1, *grid))]
-        expected += [(scored.anomalous, np.bool_, (1,))]
+        expected += [(scored.anomalous, np.bool_, (1,)), (scored.unknown, np.bool_, (1,))]
     if any(value.dtype != dtype or value.shape != shape for value, dtype, shape in expected):
         raise EncoderError(
             f"The model in the export {encoder.folder} gives outputs of other shapes than its manifest says; export "

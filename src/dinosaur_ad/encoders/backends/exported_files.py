@@ -44,6 +44,8 @@ def _plain_text(value: Any, place: str) -> None:
 
 _TEXTS = ("encoder", "fingerprint", "weights_sha256", "weights_source", "licence", "licence_url")
 _BANK = {"task": _plain_text, "id": _plain_text, "threshold": number(-1e300, 1e300)}
+_LATER = {"unknown_level": maybe(number(0, 1e300)), "exposure": maybe(items(number(0, 255), most=2, least=2))}
+"""What banks in exports of earlier versions do not say."""
 _MANIFEST = record(
     {
         **dict.fromkeys(_TEXTS, _plain_text),
@@ -55,7 +57,7 @@ _MANIFEST = record(
         "files": record({}, others=record({"bytes": whole(0, MOST_FILE_BYTES), "sha256": text(64, "[0-9a-f]{64}")})),
         "parity": record({}, others=anything(8)),
         "made": record({}, others=anything(8)),
-        "bank": maybe(record(_BANK, others=anything(4))),
+        "bank": maybe(record(_BANK, _LATER, others=anything(4))),
     }
 )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dinosaur_ad.methods.dne import DNEConfig
 
 BATCH = 32  # images at once where nothing is trained
+VIEWS = 7_000_000  # the seeds of views drawn after training begin here, apart from those of training
 
 
 @dataclass(frozen=True)
@@ -58,21 +60,32 @@ class FineTunedViT:
             parameter.data.copy_(torch.from_numpy(drawn))
         self.module = torch.nn.ModuleDict({"vit": self.vit.module, "head": self.head}).to(workbench.device)
 
-    def embed(self, photos: Sequence[Photo]) -> Singles:
-        """The CLS tokens (N, C) of images, without augmentation."""
+    def embed(self, photos: Sequence[Photo], generator: torch.Generator | None = None) -> Singles:
+        """The CLS tokens (N, C) of images, as they are or, with a ``generator``, of the augmented normal view."""
         rows = []
         with torch.inference_mode(), deterministic():
             for group in batched(photos, BATCH):
                 pixels = self.workbench.cache.prepared(group, self.config.size)
-                rows.append(self.vit.cls(to_images(pixels, self.workbench.device)).cpu().numpy())
+                images = (
+                    to_images(pixels, self.workbench.device)
+                    if generator is None
+                    else normalised(two_views(self._from_0_to_1(pixels), generator)[0])
+                )
+                rows.append(self.vit.cls(images).cpu().numpy())
         return np.concatenate(rows)
+
+    def _from_0_to_1(self, pixels_NHWC: NDArray[np.uint8]) -> torch.Tensor:
+        """Prepared pixels as images (N, 3, H, W) from 0 to 1 on the device."""
+        pixels = torch.from_numpy(np.ascontiguousarray(pixels_NHWC)).to(self.workbench.device)
+        return pixels.permute(0, 3, 1, 2).float() / 255
 
     def learn(self, photos: Sequence[Photo], task: int, schedule: Schedule) -> Tuning:
         """Fine-tune on a task.
 
         From the second task on the head is frozen. The embeddings are computed after training, or with
         ``collect="during"`` in the last epoch, each with the weights of its step; those of a skipped step are then
-        computed after training too.
+        computed after training too. With ``embed="augmented"`` they are those of the jittered and turned normal view:
+        in the last epoch the one the step trains on, otherwise one that is drawn for the purpose.
         """
         self.head.requires_grad_(task == 0)
         rows: dict[str, list[int]] = {}
@@ -84,9 +97,10 @@ class FineTunedViT:
 
         def loss(step: Step) -> torch.Tensor:
             if self.config.collect == "during" and step.epoch == schedule.epochs - 1:
+                seen = self.normal_view(step) if self.config.embed == "augmented" else step.images
                 # In the precision of scoring, because embeddings may differ by very little.
                 with torch.no_grad(), torch.autocast(step.images.device.type, enabled=False), deterministic():
-                    z_BC = self.vit.cls(step.images).cpu()
+                    z_BC = self.vit.cls(seen).cpu()
                 for photo, z_C in zip(step.photos, z_BC, strict=True):
                     collected_NC[rows[photo.key]] = z_C
             return self.loss(step)
@@ -106,19 +120,27 @@ class FineTunedViT:
         z_NC: Singles = collected_NC.numpy()
         missing = np.flatnonzero(np.isnan(z_NC).any(axis=1)).tolist()
         if missing:
-            z_NC[missing] = self.embed([photos[row] for row in missing])
+            generator = None
+            if self.config.embed == "augmented":
+                generator = torch.Generator().manual_seed(VIEWS + 1000 * self.workbench.seed + task)
+            z_NC[missing] = self.embed([photos[row] for row in missing], generator)
         return Tuning(z_NC, before, logs)
 
     def loss(self, step: Step) -> torch.Tensor:
         """Cross-entropy of the two-way head: normals are class 0, their CutPaste views, if any, class 1."""
         images, classes = step.images, [0] * len(step.images)
         if self.config.anomalies == "cutpaste":
-            pixels = torch.from_numpy(np.ascontiguousarray(step.pixels)).to(images.device)
-            plain, pasted = two_views(pixels.permute(0, 3, 1, 2).float() / 255, step.generator)
+            plain, pasted = two_views(self._from_0_to_1(step.pixels), step.generator)
             images = normalised(torch.cat([plain, pasted]))
             classes += [1] * len(pasted)
         target = torch.tensor(classes, device=images.device)
         return torch.nn.functional.cross_entropy(self.head(self.vit.cls(images)), target)
+
+    def normal_view(self, step: Step) -> torch.Tensor:
+        """The jittered and turned normals that :meth:`loss` is going to draw for this step, normalised."""
+        same = torch.Generator()
+        same.set_state(step.generator.get_state())
+        return normalised(two_views(self._from_0_to_1(step.pixels), same)[0])
 
     def spread(self, photos: Sequence[Photo]) -> Mapping[str, float]:
         """How far the embeddings of some images are apart, and their size.

@@ -12,6 +12,7 @@ image is as anomalous as it is far from it (Mahalanobis). One number an image: n
 | optimiser | Adam 1e-4, eps 4e-4, decay 3e-5, cosine | Adam 7.5e-4, decay 1e-4 | as the paper, new in every task |
 | length | 50 epochs, batches of 32 | 300 epochs, batches of 12 | as the paper |
 | embedding | CLS after the last norm, length 1 | not said; their code does not normalise | not normalised |
+| of which view | jittered and turned by up to 90 degrees | not said | as it is |
 | when taken | during the last epoch | during the last epoch (their code) | after training |
 | covariance | Ledoit-Wolf | shrunk by 0.5 | shrunk by 0.5, divided by N |
 | one for all | draws for past tasks, real current ones | "reconstructed" | closed form of the mixture, shrunk by 0.5 |
@@ -20,7 +21,9 @@ image is as anomalous as it is far from it (Mahalanobis). One number an image: n
 Variants: ``default`` is the paper as above. ``sampled`` draws embeddings from the stored full covariances instead of
 the closed form, which is what many draws tend to. ``as-published`` is the code of the paper's authors: it draws every
 channel by itself with its variance taken for its standard deviation, and takes the embeddings while the weights still
-move. That it draws in single precision, torch's default, is our inference. ``original`` is the left column.
+move. That it draws in single precision, torch's default, is our inference. ``original`` is the left column;
+``original-plain-view`` is the same with the embeddings of the images as they are, which is what ``original`` did before
+(``embed=plain``), to measure what the view changes.
 
 Deviations and doubts:
 
@@ -56,7 +59,7 @@ and drawn from; embeddings of all epochs and tasks kept in one list; no CutPaste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -95,7 +98,9 @@ if TYPE_CHECKING:
 class DNEConfig(Config):
     """How the network is trained, and how its embeddings become one distribution.
 
-    ``probe`` is of how many training images the spread is measured after each epoch; it decides no result.
+    ``embed`` says of which view the embeddings of a task are taken: the image as it is, or the jittered and turned
+    normal view that training against CutPaste uses. ``probe`` is of how many training images the spread is measured
+    after each epoch; it decides no result.
     """
 
     backbone: str = "vit-base"
@@ -107,6 +112,7 @@ class DNEConfig(Config):
     shrink: float = 0.5
     pooling: Pooling = "closed-form"
     collect: Literal["after", "during"] = "after"
+    embed: Literal["plain", "augmented"] = field(default="plain", metadata={"formerly": "plain"})
     epochs: int = 300
     batch: int = 12
     rate: float = 7.5e-4
@@ -120,6 +126,8 @@ class DNEConfig(Config):
     def __post_init__(self) -> None:
         if not 0 <= self.shrink <= 1:
             raise InputError(f"DNE's shrink must be from 0 to 1, got {self.shrink}.")
+        if self.embed == "augmented" and self.anomalies == "none":
+            raise InputError("DNE's embed=augmented needs anomalies=cutpaste: without it no view is augmented.")
         if self.probe < 0:
             raise InputError(f"DNE's probe must not be negative, got {self.probe}.")
         self.schedule()  # validates its settings
@@ -139,6 +147,7 @@ ORIGINAL = DNEConfig(
     covariance="ledoit-wolf",
     pooling="sampled-past",
     collect="during",
+    embed="augmented",
     epochs=50,
     batch=32,
     rate=1e-4,
@@ -155,6 +164,7 @@ ORIGINAL = DNEConfig(
         "sampled": DNEConfig(pooling="sampled"),
         "as-published": DNEConfig(pooling="sampled-diagonal", collect="during"),
         "original": ORIGINAL,
+        "original-plain-view": replace(ORIGINAL, embed="plain"),
     },
     summary="fine-tuned ViT, mean and covariance of each task's CLS tokens, one Gaussian for all; image scores only",
     tiny={"backbone": "tiny-vit", "size": 32, "epochs": 2, "batch": 8},
@@ -265,6 +275,11 @@ class DNE(StatefulMethod):
             + ("normals against CutPaste" if config.anomalies == "cutpaste" else "normals only, one class"),
             "precision": precision_words(config, self.workbench.device),
             "distribution": f"{config.covariance} covariances, {config.pooling}",
+            "embeddings": f"taken {config.collect} "
+            + ("training" if config.collect == "after" else "the last epoch")
+            + (
+                ", of the jittered and turned normal view" if config.embed == "augmented" else ", of images as they are"
+            ),
             "directions": 0 if self._gaussian is None else self._gaussian.rank,
             "tasks": self._notes,
             "storage": "mean, covariance and count of each task; the fine-tuned network is not counted",

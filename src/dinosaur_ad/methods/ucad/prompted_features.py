@@ -1,6 +1,6 @@
 """UCAD's frozen network: patch features after the first blocks of a vision transformer, with or without a prompt.
 
-A prompt steers the network without changing it, in one of two ways:
+A prompt steers the network without changing it, in one of two ways (``none``: there is no prompt):
 
 * ``added``, the benchmark's paper: ``(L, C)``, row l is added to every token before block l;
 * ``prefix``, the original: ``(L, 2, C)``, in block l one more key and one more value that every token attends to.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dinosaur_ad.methods.ucad.ucad_method import UCADConfig
 
-PromptKind = Literal["added", "prefix"]
+PromptKind = Literal["added", "prefix", "none"]
 
 
 class PromptedFeatures:
@@ -40,8 +40,12 @@ class PromptedFeatures:
         self._config, self._device, self.kind = config, device, config.prompt
         self.grid = (config.size // spec.patch,) * 2
         self.channels = spec.width if config.dim is None else config.dim
-        added = config.prompt == "added"
-        self.prompt_shape = (config.blocks, spec.width) if added else (config.blocks, 2, spec.width)
+        shapes: dict[str, tuple[int, ...]] = {
+            "added": (config.blocks, spec.width),
+            "prefix": (config.blocks, 2, spec.width),
+            "none": (0,),
+        }
+        self.prompt_shape = shapes[config.prompt]
 
     def __call__(self, images: torch.Tensor, prompt: torch.Tensor | None = None) -> torch.Tensor:
         """The features (N, P, dim), steered by ``prompt`` or plain."""

@@ -2,8 +2,9 @@
 
 A :class:`RegionMaker` returns labels ``(N, H, W)``: equal numbers are the same region, 0 is none. There are two:
 
-* ``SamRegions`` (in ``regions_sam.py``), as published: the automatic masks of a Segment-Anything model, larger ones
-  painted first, so that parts lie over the whole. Needs the model's files.
+* ``SamRegions`` (in ``regions_sam.py``): the automatic masks of a Segment-Anything model, larger ones painted first, so
+  that parts lie over the whole. Needs the model's files: those of ``facebook/sam-vit-base``, as published, or
+  ``mobile_sam.pt``, MobileSAM's, which has the same decoder behind a smaller image encoder.
 * :class:`Superpixels`, a substitute without files: SLIC, of scikit-image where that is installed, otherwise a small
   one of our own (k-means on colour and position, without forcing regions to be connected). Superpixels are of
   about equal size and cut a plain background into several regions, which SAM does not.
@@ -27,7 +28,10 @@ from dinosaur_ad.images.loading import Pixels
 from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 Labels = NDArray[np.int64]
-RegionKind = Literal["auto", "sam", "superpixels"]
+RegionKind = Literal["auto", "sam", "mobile-sam", "superpixels"]
+
+POINTS = 32  # a side, at which a Segment-Anything model is asked for masks, as published
+MOBILE_SAM = "mobile_sam.pt"
 
 COMPACTNESS = 10.0  # how many units of Lab colour count as much as the distance between two neighbouring superpixels
 WORKING_CELLS = 4  # pixels a cell and side at which our own superpixels are computed
@@ -52,21 +56,38 @@ class RegionMaker(Protocol):
         ...
 
 
-def make_regions(kind: RegionKind, *, segments: int, sam: str, device: str) -> RegionMaker:
-    """The maker of this kind; ``auto`` is SAM where its files are (in the folder ``sam`` or the usual one)."""
-    folder = Path(sam).expanduser() if sam else cache_home() / "regions" / "sam-vit-base"
-    if (folder / "config.json").is_file() and kind != "superpixels":
+def make_regions(kind: RegionKind, *, segments: int, sam: str, device: str, points: int = POINTS) -> RegionMaker:
+    """The maker of this kind; ``auto`` is SAM or else MobileSAM where its files are, and superpixels otherwise.
+
+    ``sam`` names the folder or MobileSAM's file; without it they are looked for in the usual place.
+    """
+    models = {} if kind == "superpixels" else _models(Path(sam).expanduser() if sam else None)
+    wanted = [each for each in ("sam", "mobile-sam") if each in models and kind in ("auto", each)]
+    if wanted:
         import_torch()  # or raise an error that says what to install
         from dinosaur_ad.methods.ucad.regions_sam import SamRegions
 
-        return SamRegions(folder, device)
-    if kind == "sam" or (kind == "auto" and sam):
+        return SamRegions(models[wanted[0]], device, points=points)
+    if kind in ("sam", "mobile-sam") or (kind == "auto" and sam):
+        place = sam or cache_home() / "regions"
+        what = {"sam": "Segment-Anything model", "mobile-sam": f"{MOBILE_SAM} (MobileSAM)"}.get(
+            kind, "Segment-Anything model"
+        )
         raise EncoderError(
-            f"There is no Segment-Anything model in {folder}; put config.json and model.safetensors of "
-            "facebook/sam-vit-base there, name another folder with the setting 'sam', or use "
+            f"There is no {what} in {place}; put {MOBILE_SAM} or config.json and model.safetensors of "
+            "facebook/sam-vit-base there, name another place with the setting 'sam', or use "
             "regions=superpixels instead."
         )
     return Superpixels(segments)
+
+
+def _models(named: Path | None) -> dict[str, Path]:
+    """The Segment-Anything models at a place, by kind; without a place, in the folder of cached weights."""
+    usual = cache_home() / "regions"
+    folder = named or usual / "sam-vit-base"
+    mobile = usual / MOBILE_SAM if named is None else named if named.suffix == ".pt" else named / MOBILE_SAM
+    found = {"sam": (folder, folder / "config.json"), "mobile-sam": (mobile, mobile)}
+    return {kind: model for kind, (model, file) in found.items() if file.is_file()}
 
 
 # --- superpixels ---

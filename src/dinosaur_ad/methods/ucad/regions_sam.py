@@ -18,31 +18,33 @@ from numpy.typing import NDArray
 from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import EncoderError
-from dinosaur_ad.methods.ucad.regions import Labels, most_frequent
+from dinosaur_ad.methods.ucad.regions import POINTS, Labels, most_frequent
 
-POINTS = 32  # a side
 AT_ONCE = 64  # points
+MOBILE_SUFFIX = ".pt"
 MIN_IOU, MIN_STABILITY, SAME_BOX = 0.88, 0.95, 0.7
 
 
 class SamRegions:
-    """Regions by a Segment-Anything model of ``transformers`` from the files in ``folder``."""
+    """Regions by a Segment-Anything model: a folder with the files of ``transformers``, or MobileSAM's checkpoint."""
 
     def __init__(self, folder: Path, device: str, *, points: int = POINTS) -> None:
         self._folder, self._device, self._points = folder, device, points
+        self._is_mobile = folder.suffix == MOBILE_SUFFIX
 
     @cached_property
     def recipe(self) -> str:
         """The hash of the weights, and the number of points."""
-        path = self._folder / "model.safetensors"
+        path = self._folder if self._is_mobile else self._folder / "model.safetensors"
         if not path.is_file():
-            raise EncoderError(f"The Segment-Anything model in {self._folder} has no model.safetensors; put it there.")
-        return f"regions-sam-v1-{self._points}-{sha256_file(path)}"
+            raise EncoderError(f"The Segment-Anything model in {self._folder} has no {path.name}; put it there.")
+        return f"regions-{'mobile-' if self._is_mobile else ''}sam-v1-{self._points}-{sha256_file(path)}"
 
     @property
     def description(self) -> str:
-        """The model's folder and the beginning of its weights' hash."""
-        return f"masks of the Segment-Anything model '{self._folder.name}' (sha256 {self.recipe[-64:-52]}...)"
+        """The model and the beginning of its weights' hash."""
+        model = "MobileSAM" if self._is_mobile else f"the Segment-Anything model '{self._folder.name}'"
+        return f"masks of {model} (sha256 {self.recipe[-64:-52]}..., {self._points}x{self._points} points)"
 
     def __call__(self, pixels: NDArray[np.uint8], grid: tuple[int, int]) -> Labels:
         """Labels (N, H, W) of prepared images (N, S, S, 3); 0 where there is no mask."""
@@ -79,6 +81,10 @@ class SamRegions:
 
     @cached_property
     def _model(self) -> Any:
+        if self._is_mobile:
+            from dinosaur_ad.methods.ucad.regions_mobile_sam import load_mobile_sam
+
+            return load_mobile_sam(self._folder, self._device)
         import transformers
 
         try:

@@ -12,7 +12,7 @@ knowledge.
 | features | 768, pooled up to 1024 | 768 | 768 / 1024 |
 | prompt | one key and one value more in each block | (5, 768) | added before each block / prefix |
 | loss | mean of exp(2 cos) and -2 cos, all pairs | mean cos different - mean cos same | as each |
-| regions | SAM ViT-B, made beforehand | SAM | SAM if its files are here, otherwise superpixels |
+| regions | SAM ViT-B, made beforehand | SAM | SAM or MobileSAM if its files are here, otherwise superpixels |
 | training | Adam 5e-4, no decay, clip 1, 25 epochs of 8 | Adam 7.5e-4, decay 1e-4, 300 of 12 | as each |
 | keys | 196, approximate coreset | 196, farthest points | 196, farthest points, exact |
 | knowledge | 196, approximate coreset | 196, greedy coreset | the same, exact |
@@ -22,6 +22,8 @@ knowledge.
 
 ``as-published`` is what the public code of the benchmark's authors does: no CLS token and every patch at the position
 before its own, the prompt carried on from task to task, both memories begun with the first patch of the first image.
+``mobile-sam`` and ``original-mobile-sam`` take their regions from MobileSAM and from nothing else. ``no-prompt`` and
+``original-no-prompt`` are the ablation: the same network, memories, routing and distances, with nothing trained.
 
 Deviations and doubts:
 
@@ -56,7 +58,7 @@ Deviations and doubts:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,7 +77,7 @@ from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images
 from dinosaur_ad.methods.ucad.key_memory import TaskMemory, farthest_points, pack, route, unpack
 from dinosaur_ad.methods.ucad.prompt_training import region_labels, train_prompt, training_record
 from dinosaur_ad.methods.ucad.prompted_features import PromptedFeatures, PromptKind
-from dinosaur_ad.methods.ucad.regions import RegionKind, RegionMaker, make_regions
+from dinosaur_ad.methods.ucad.regions import POINTS, RegionKind, RegionMaker, make_regions
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +91,8 @@ class UCADConfig(Config):
 
     ``spread`` is how far a new prompt is from zero. ``redraw``: whether each task begins with a new prompt.
     ``draw_first``: whether a memory's first vector is drawn, or is the first there is. ``segments`` is the number of
-    superpixels, ``sam`` the folder of a Segment-Anything model.
+    superpixels, ``sam`` the folder of a Segment-Anything model or MobileSAM's file, ``points`` how many points a side
+    it is asked at.
     """
 
     backbone: str = "vit-base"
@@ -97,6 +100,7 @@ class UCADConfig(Config):
     sam: str = field(default="", metadata={"place": True})
     regions: RegionKind = "auto"
     segments: int = 16
+    points: int = field(default=POINTS, metadata={"formerly": POINTS})
     blocks: int = 5
     size: int = 224
     dim: int | None = None
@@ -118,35 +122,44 @@ class UCADConfig(Config):
     tf32: bool = False
 
     def __post_init__(self) -> None:
-        names = ("segments", "blocks", "size", "keys", "knowledge", "neighbours", "epochs", "batch")
+        names = ("segments", "points", "blocks", "size", "keys", "knowledge", "neighbours", "epochs", "batch")
         self.require_at_least("UCAD", dict.fromkeys(names, 1))
+
+
+ORIGINAL = UCADConfig(
+    blocks=6,
+    dim=1024,
+    prompt="prefix",
+    spread=1.0,
+    loss="exponential",
+    neighbours=1,
+    epochs=25,
+    batch=8,
+    rate=5e-4,
+    decay=0.0,
+    clip=1.0,
+)
 
 
 @register(
     "ucad",
     variants={
         "default": UCADConfig(),
+        "mobile-sam": UCADConfig(regions="mobile-sam"),
+        "no-prompt": UCADConfig(prompt="none"),
         "as-published": UCADConfig(shifted=True, spread=1.0, redraw=False, draw_first=False),
-        "original": UCADConfig(
-            blocks=6,
-            dim=1024,
-            prompt="prefix",
-            spread=1.0,
-            loss="exponential",
-            neighbours=1,
-            epochs=25,
-            batch=8,
-            rate=5e-4,
-            decay=0.0,
-            clip=1.0,
-        ),
+        "original": ORIGINAL,
+        "original-mobile-sam": replace(ORIGINAL, regions="mobile-sam"),
+        "original-no-prompt": replace(ORIGINAL, prompt="none"),
     },
     summary="frozen ViT, a trained prompt and two small memories a task, routing by keys",
     tiny={
         **{"backbone": "tiny-vit", "size": 32, "regions": "superpixels", "segments": 4, "keys": 12, "knowledge": 12},
         **{"epochs": 2, "batch": 4},
     },
-    tiny_variants={"original": {"blocks": 4, "dim": 24}},
+    tiny_variants={
+        name: {"blocks": 4, "dim": 24} for name in ("original", "original-mobile-sam", "original-no-prompt")
+    },
 )
 class UCAD(StatefulMethod):
     """Prompts, keys and knowledge of all tasks."""
@@ -169,33 +182,45 @@ class UCAD(StatefulMethod):
         if lesson.task in [memory.name for memory in self._tasks]:
             raise InputError(f"UCAD has learned the task '{lesson.task}' already; it learns each once.")
         torch, config, seed = import_torch(), self.config, (self.workbench.seed, len(self._tasks))
-        labels = region_labels(self._regions, lesson.train, self.workbench, config.size, self._features.grid)
         fresh = config.redraw or not self._tasks
         prompt = torch.nn.Parameter(
             self._features.draw_prompt((*seed, 0), config.spread) if fresh else self._tasks[-1].prompt.clone()
         )
-        logs = train_prompt(
-            self._features,
-            prompt,
-            lesson.train,
-            labels,
-            config,
-            self.workbench,
-            task=len(self._tasks),
-            settings=config.identity() | self._made_with(),
-        )
+        record = {} if config.prompt == "none" else self._train(prompt, lesson.train)
         with torch.no_grad():
             keys_KC = self._choose(lesson.train, None, config.keys, (*seed, 1))
             bank_MC = self._choose(lesson.train, prompt, config.knowledge, (*seed, 2))
             memory = TaskMemory(lesson.task, keys_KC, build_memory(bank_MC, config.neighbours), prompt.detach().clone())
         self._tasks.append(memory)
         memory.threshold = training_threshold(self.score(lesson.train, lesson.task).image)
-        memory.record = training_record(logs, labels)
+        memory.record = record
+
+    def _train(self, prompt: torch.nn.Parameter, photos: Sequence[Photo]) -> dict[str, Any]:
+        """Train a task's prompt in place; returns the record of it."""
+        config = self.config
+        labels = region_labels(self._regions, photos, self.workbench, config.size, self._features.grid)
+        logs = train_prompt(
+            self._features,
+            prompt,
+            photos,
+            labels,
+            config,
+            self.workbench,
+            task=len(self._tasks),
+            settings=config.identity() | self._made_with(),
+        )
+        return training_record(logs, labels)
 
     @cached_property
     def _regions(self) -> RegionMaker:
         config = self.config
-        return make_regions(config.regions, segments=config.segments, sam=config.sam, device=self.workbench.device)
+        return make_regions(
+            config.regions,
+            segments=config.segments,
+            sam=config.sam,
+            device=self.workbench.device,
+            points=config.points,
+        )
 
     def _choose(
         self, photos: Sequence[Photo], prompt: torch.Tensor | None, count: int, seed: tuple[int, ...]
@@ -259,7 +284,8 @@ class UCAD(StatefulMethod):
         names = ("blocks", "size", "dim", "shifted", "prompt")
         settings = {name: getattr(self.config, name) for name in names}
         sha256 = self._features.network.weights_sha256
-        return settings | {"weights_sha256": sha256, "regions": self._regions.recipe}
+        regions = "none" if self.config.prompt == "none" else self._regions.recipe
+        return settings | {"weights_sha256": sha256, "regions": regions}
 
     def storage_bytes(self) -> int:
         """Keys, knowledge and prompt of each task; with the published sizes 1,219,584 bytes a task."""
@@ -272,9 +298,10 @@ class UCAD(StatefulMethod):
 
     def info(self) -> dict[str, Any]:
         """The network, the origin of the regions, and a record of each prompt's training."""
+        is_plain, shape = self.config.prompt == "none", list(self._features.prompt_shape)
         return self._features.network.info() | {
-            "regions": self._regions.description,
-            "prompt": f"{self.config.prompt}, {list(self._features.prompt_shape)}",
+            "regions": "none" if is_plain else self._regions.description,
+            "prompt": "none, nothing is trained" if is_plain else f"{self.config.prompt}, {shape}",
             "precision": precision_words(self.config, self.workbench.device),
             "storage": "keys, knowledge and prompts",
             "scoring": f"features in {scoring_words(self.config, self.workbench.device)}, distances in float32",

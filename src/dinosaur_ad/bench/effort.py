@@ -1,0 +1,151 @@
+"""How long a stored result was trained, which share of its variant's own schedule that is, and what its row is called.
+
+A row may bear its variant's name alone only if it ran that variant's schedule. Otherwise its number of epochs is part
+of its name: ``dne:original-30ep``. Everything is computed from the stored result and the settings of the variant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dinosaur_ad.bench.results import CellResult
+from dinosaur_ad.methods import Config, list_methods
+from dinosaur_ad.methods.method_registry import DEFAULT_VARIANT
+
+NOT_TRAINED = "none"
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long a method was trained for a task: optimiser steps (fewest and most over the tasks) of ``batch`` images.
+
+    ``share`` is the steps' share of those of the variant's own schedule, None where that is not known;
+    ``usual_batch`` are the images of its steps.
+    """
+
+    steps: tuple[int, int]
+    batch: int | None
+    share: float | None
+    usual_batch: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are the epochs and batches of the variant's own schedule; True where that is not known."""
+        same = self.share is None or math.isclose(self.share, 1)
+        return same and (self.usual_batch is None or self.usual_batch == self.batch)
+
+    def __str__(self) -> str:
+        low, high = self.steps
+        steps = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        percent = 100 * (1 if self.share is None else self.share)
+        share = f", {percent:.{0 if percent >= 10 else 1}f} % of its schedule" if percent != 100 else ""
+        return f"{steps} of {self.batch or '?'} images{share}"
+
+
+def training_of(cell: CellResult, config: Config | None) -> Training | None:
+    """The training that a result records, None if there was none; ``config`` are the settings of its variant."""
+    settings, records = cell.settings, _records(cell)
+    made, usual = [], []
+    for task in cell.tasks:
+        record = records.get(str(task["name"]), {})
+        losses = record.get("loss")
+        epochs = _count(record.get("epochs")) or (len(losses) if isinstance(losses, list) else 0)
+        images = _count(record.get("images")) or task["train"]
+        if epochs:
+            made.append(_steps(settings | {"epochs": epochs}, images))
+            usual.append(_steps(config.identity(), images) if config else 0)
+    if not made:
+        return None
+    share = sum(made) / sum(usual) if all(usual) else None
+    batch = _count(settings.get("batch")) or None
+    return Training(
+        (min(made), max(made)), batch, share, _count(config.identity().get("batch")) or None if config else None
+    )
+
+
+def _steps(settings: Mapping[str, Any], images: int) -> int:
+    """Steps of a training on so many images, 0 if it cannot be told; a setting ``steps`` is the upper limit."""
+    steps = _count(settings.get("epochs")) * math.ceil(images / (_count(settings.get("batch")) or images or 1))
+    return min(steps, _count(settings.get("steps")) or steps)
+
+
+def _count(value: Any) -> int:
+    """A positive whole number of a stored result, which may hold anything; 0 for everything else."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _records(cell: CellResult) -> dict[str, Mapping[str, Any]]:
+    """What a method that trains recorded of each task, by the task's name.
+
+    It is in ``info`` under ``tasks`` or ``training``: records by task, or a list of records that name their task.
+    """
+    noted = cell.info.get("tasks") or cell.info.get("training")
+    if isinstance(noted, Mapping):
+        return {str(task): record for task, record in noted.items() if isinstance(record, Mapping)}
+    entries = noted if isinstance(noted, (list, tuple)) else ()
+    return {str(record["task"]): record for record in entries if isinstance(record, Mapping) and "task" in record}
+
+
+def config_of(method: str) -> Config | None:
+    """The settings of a registered method's variant; None of one that is not registered here, or not any more."""
+    name, _, variant = method.partition(":")
+    spec = list_methods().get(name)
+    return None if spec is None else spec.variants.get(variant or DEFAULT_VARIANT)
+
+
+def published_words(method: str) -> str:
+    """What the authors of a variant trained, in words of the method's own folder; empty where nothing is said."""
+    name, _, variant = method.partition(":")
+    spec = list_methods().get(name)
+    return "" if spec is None else spec.published.get(variant or DEFAULT_VARIANT, "")
+
+
+def formerly(config: Config) -> dict[str, Any]:
+    """The values of settings that results stored before these existed were made with.
+
+    A field says it with ``field(metadata={"formerly": VALUE})``.
+    """
+    return {entry.name: entry.metadata["formerly"] for entry in fields(config) if "formerly" in entry.metadata}
+
+
+def row_label(cell: CellResult) -> str:
+    """The method as tables name it: with its number of epochs unless it ran the schedule of its variant."""
+    config = config_of(cell.method)
+    training = training_of(cell, config)
+    if config is None or training is None or training.is_whole:
+        return cell.method
+    epochs = _count(cell.settings.get("epochs"))
+    what = f"{epochs}ep" if epochs else f"{training.steps[1]}steps"
+    return f"{cell.method}-{what}" if ":" in cell.method else f"{cell.method} ({what})"
+
+
+def training_words(cells: Iterable[CellResult]) -> str:
+    """Steps, batch and share of some cells of one method, such as those of all its scenarios.
+
+    Batches or shares that differ are given as a range.
+    """
+    found = [each for cell in cells if (each := training_of(cell, config_of(cell.method))) is not None]
+    if not found:
+        return NOT_TRAINED
+    steps = min(each.steps[0] for each in found), max(each.steps[1] for each in found)
+    batches = sorted({each.batch for each in found if each.batch})
+    shares = [each.share for each in found if each.share is not None]
+    low, high = f"{steps[0]:,}", f"{steps[1]:,}"
+    words = f"{low if low == high else f'{low} to {high}'} steps of {' or '.join(map(str, batches)) or '?'}"
+    if not shares:
+        return words
+    least, most = (_percent(share) for share in (min(shares), max(shares)))
+    return f"{words}, {least if least == most else f'{least} to {most}'} % of its schedule"
+
+
+def _percent(share: float) -> str:
+    """A share in percent, with as many digits as tell.
+
+    >>> _percent(1.0), _percent(0.1), _percent(0.0069)
+    ('100', '10', '0.7')
+    """
+    percent = 100 * share
+    return f"{percent:.{0 if percent >= 9.95 else 1}f}"

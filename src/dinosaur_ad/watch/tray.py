@@ -1,0 +1,226 @@
+"""What a watch has seen, kept in a folder of the store: pictures of no known product, proposals, decisions.
+
+``STORE/watch/watch.sqlite`` holds everything but the pictures, which lie beside it as copies. A picture and all that
+follows from it is one transaction, so that a watch that is killed goes on after the last picture that it finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad._atomic import make_folder, write_atomic
+from dinosaur_ad.errors import InputError, StoreError
+
+Floats = NDArray[np.float32]
+
+FOLDER, DATABASE, PICTURES = "watch", "watch.sqlite", "pictures"
+OPEN, LEARNING, ADOPTED, DISMISSED = "open", "learning", "adopted", "dismissed"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS seen (picture BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kept (id INTEGER PRIMARY KEY, origin TEXT, file TEXT, descriptor BLOB, proposal INTEGER,
+    suspect INTEGER NOT NULL DEFAULT 0, task TEXT);
+CREATE TABLE IF NOT EXISTS proposals (id INTEGER PRIMARY KEY AUTOINCREMENT, status TEXT NOT NULL, task TEXT,
+    details TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS decisions (id INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL);
+"""
+
+
+class KeptPicture(NamedTuple):
+    """A picture that is kept: its number, where it came from, its copy, and its descriptor (C',)."""
+
+    id: int
+    origin: str
+    file: Path
+    descriptor_C: Floats
+    suspect: bool
+
+
+class StoredProposal(NamedTuple):
+    """A product that was proposed: its number, what became of it, the task, and what learn promised."""
+
+    id: int
+    status: str
+    task: str
+    details: dict[str, Any]
+
+
+class Tray:
+    """The folder ``watch`` of a store.
+
+    :raises StoreError: the folder cannot be written, or its database is damaged.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self.folder = store / FOLDER
+        try:
+            make_folder(self.folder / PICTURES)
+            self._database = sqlite3.connect(self.folder / DATABASE, isolation_level=None, timeout=10)
+            self._database.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise _damaged(self.folder, error) from error
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Several changes as one: all of them are made, or none."""
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise _damaged(self.folder, error) from error
+
+    def _rows(self, question: str, *values: object) -> list[Any]:
+        try:
+            with closing(self._database.execute(question, values)) as rows:
+                return rows.fetchall()
+        except sqlite3.Error as error:
+            raise _damaged(self.folder, error) from error
+
+    # --- pictures ---
+
+    def has_seen(self, picture: bytes) -> bool:
+        """Whether a picture has been processed."""
+        return bool(self._rows("SELECT 1 FROM seen WHERE picture = ?", picture))
+
+    def note_seen(self, picture: bytes) -> None:
+        """A picture has been processed."""
+        self._rows("INSERT OR IGNORE INTO seen VALUES (?)", picture)
+
+    def keep(self, path: Path, descriptor_C: Floats, *, proposal: int | None = None, task: str | None = None) -> None:
+        """Keep a copy of a picture."""
+        content = path.read_bytes()
+        file = hashlib.sha256(content).hexdigest()[:32] + path.suffix.lower()
+        if not (self.folder / PICTURES / file).exists():
+            write_atomic(self.folder / PICTURES / file, content)
+        self._rows(
+            "INSERT INTO kept (origin, file, descriptor, proposal, task) VALUES (?, ?, ?, ?, ?)",
+            str(path),
+            file,
+            np.asarray(descriptor_C, np.float32).tobytes(),
+            proposal,
+            task,
+        )
+
+    def loose(self) -> list[KeptPicture]:
+        """The pictures of no proposal and no task, the oldest first."""
+        return self._kept("proposal IS NULL AND task IS NULL")
+
+    def pictures_of(self, proposal: int) -> list[KeptPicture]:
+        """The pictures of a proposal, the oldest first."""
+        return self._kept("proposal = ?", proposal)
+
+    def candidates(self, task: str) -> list[KeptPicture]:
+        """The pictures that wait for an update of a task, the oldest first."""
+        return self._kept("task = ?", task)
+
+    def waiting_tasks(self, least: int) -> list[str]:
+        """The tasks for which at least so many pictures wait."""
+        rows = self._rows(
+            "SELECT task FROM kept WHERE task IS NOT NULL GROUP BY task HAVING count(*) >= ? ORDER BY task", least
+        )
+        return [task for (task,) in rows]
+
+    def _kept(self, where: str, *values: object) -> list[KeptPicture]:
+        rows = self._rows(f"SELECT id, origin, file, descriptor, suspect FROM kept WHERE {where} ORDER BY id", *values)
+        return [
+            KeptPicture(
+                number,
+                origin,
+                self.folder / PICTURES / file,
+                np.frombuffer(descriptor, np.float32),
+                bool(suspect),
+            )
+            for number, origin, file, descriptor, suspect in rows
+        ]
+
+    def drop(self, pictures: Iterable[KeptPicture]) -> None:
+        """Keep some pictures no longer; files go once the change is made, by :meth:`tidy`."""
+        for each in pictures:
+            self._rows("DELETE FROM kept WHERE id = ?", each.id)
+
+    def tidy(self) -> None:
+        """Remove copies that nothing needs: neither the tray, nor an open proposal, nor a task that learned them."""
+        needed = {
+            file
+            for (file,) in self._rows(
+                "SELECT file FROM kept LEFT JOIN proposals ON kept.proposal = proposals.id "
+                "WHERE proposals.status IS NULL OR proposals.status != ?",
+                DISMISSED,
+            )
+        }
+        for path in (self.folder / PICTURES).iterdir():
+            if path.name not in needed:
+                with suppress(OSError):
+                    path.unlink()
+
+    # --- proposals and decisions ---
+
+    def propose(self, pictures: Iterable[KeptPicture], suspects: Iterable[int], details: dict[str, Any]) -> int:
+        """Make a proposal of pictures, of which those with the numbers ``suspects`` are not learned."""
+        self._rows("INSERT INTO proposals (status, task, details) VALUES (?, '', ?)", OPEN, json.dumps(details))
+        number = int(self._rows("SELECT max(id) FROM proposals")[0][0])
+        odd = set(suspects)
+        for each in pictures:
+            self._rows("UPDATE kept SET proposal = ?, suspect = ? WHERE id = ?", number, each.id in odd, each.id)
+        return number
+
+    def proposals(self, *statuses: str) -> list[StoredProposal]:
+        """The proposals of some statuses, the oldest first."""
+        marks = ", ".join("?" * len(statuses))
+        rows = self._rows(
+            f"SELECT id, status, task, details FROM proposals WHERE status IN ({marks}) ORDER BY id", *statuses
+        )
+        return [StoredProposal(number, status, task, json.loads(text)) for number, status, task, text in rows]
+
+    def proposal(self, number: int) -> StoredProposal:
+        """One that is still open; an InputError says which there are."""
+        open_ones = {each.id: each for each in self.proposals(OPEN, LEARNING)}
+        if number not in open_ones:
+            known = f"open are: {', '.join(map(str, open_ones))}" if open_ones else "none is open"
+            raise InputError(f"There is no open proposal {number}; {known}.")
+        return open_ones[number]
+
+    def decide(self, proposal: int, status: str, task: str = "") -> None:
+        """What became of a proposal."""
+        self._rows("UPDATE proposals SET status = ?, task = ? WHERE id = ?", status, task, proposal)
+
+    def record(self, event: dict[str, Any]) -> None:
+        """Keep a decision with its reason."""
+        self._rows("INSERT INTO decisions (event) VALUES (?)", json.dumps(event))
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """All decisions, the oldest first."""
+        return [json.loads(text) for (text,) in self._rows("SELECT event FROM decisions ORDER BY id")]
+
+
+def picture_key(path: Path) -> bytes:
+    """What tells one picture from another: its path, its size and the time of its last change."""
+    status = path.stat()
+    content = f"{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}".encode(errors="surrogateescape")
+    return hashlib.sha256(content).digest()[:16]
+
+
+def _damaged(folder: Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"What the watch keeps in {folder} could not be read or written ({error}); check the disk and its permissions, "
+        "or move that folder away to begin anew: the store itself is not affected."
+    )

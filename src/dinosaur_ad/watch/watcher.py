@@ -1,0 +1,463 @@
+"""Goes through a stream picture by picture: inspects known products, gathers unknown pictures, proposes products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import filelock
+import numpy as np
+from numpy.typing import NDArray
+
+from dinosaur_ad._text import printable
+from dinosaur_ad.bank.bank_files import read_bank
+from dinosaur_ad.bank.image_features import control_images
+from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL
+from dinosaur_ad.bank.verdict import UNKNOWN as UNKNOWN_VERDICT
+from dinosaur_ad.core import outliers
+from dinosaur_ad.core.calibration import conformal_p_values
+from dinosaur_ad.core.drift import Watch, begin_watch, watch_part
+from dinosaur_ad.core.grouping import belongs, groups
+from dinosaur_ad.errors import InputError, TeachingRefusedError
+from dinosaur_ad.images.finding import find_images
+from dinosaur_ad.images.stream import read_prepared
+from dinosaur_ad.inspection import Inspection, Learned, Rejected, Suspect
+from dinosaur_ad.presets import Preset
+from dinosaur_ad.store import TaskStore
+from dinosaur_ad.watch.tray import ADOPTED as ADOPTED_STATUS
+from dinosaur_ad.watch.tray import DISMISSED, LEARNING, OPEN, KeptPicture, StoredProposal, Tray, picture_key
+from dinosaur_ad.watch.watch_event import (
+    ADOPTED,
+    INSPECTED,
+    LEFT_OUT,
+    PROPOSED,
+    REFUSED,
+    UNKNOWN,
+    UPDATED,
+    WatchEvent,
+)
+
+Floats = NDArray[np.float32]
+
+ADOPTING = ("ask", "auto")
+"""Who decides about a proposed product: a person, or the watch."""
+ENOUGH = 20
+"""So many unknown pictures that agree are a product: as many as learning recommends."""
+AGAIN = 5
+"""A group that could not be learned is tried again with so many more pictures."""
+MOST_LOOSE = 200
+"""Unknown pictures that are kept at the most; then the oldest leaves."""
+MOST_OF_ONE = 60
+"""Pictures of one proposal that are kept at the most."""
+AT_ONCE = 10
+"""Clearly normal pictures that one update of a known product adds."""
+GROWN = 60
+"""From so many images on, a product is updated only when its good parts are seen to change."""
+CLEARLY_NORMAL = 2.0
+"""A p-value of so many times the false-alarm rate is clearly normal."""
+CHANGED = 100.0
+"""The evidence to one at which good parts count as changed."""
+
+
+class Inspector(Protocol):
+    """What a watch needs of a detector."""
+
+    preset: Preset
+
+    @property
+    def store(self) -> TaskStore:
+        """Where tasks are kept."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def stream(self, images: Sequence[Path]) -> Iterator[Inspection | Rejected]:
+        """Inspect images in order."""
+
+    def learn(self, name: str, images: Sequence[Path]) -> Learned:
+        """Teach a new task."""
+
+    def update(self, name: str, images: Sequence[Path]) -> Learned:
+        """Add normal images to a task."""
+
+    def forget(self, name: str) -> None:
+        """Remove a task."""
+
+
+class Watcher:
+    """Watches pictures for ``detector``, whose store lies in the folder ``place``.
+
+    ``describe`` gives descriptors (N, C') of prepared images, ``trial`` a detector in memory with the same encoder.
+    """
+
+    def __init__(
+        self,
+        detector: Inspector,
+        place: Path,
+        describe: Callable[[NDArray[np.uint8]], Floats],
+        trial: Callable[[], Inspector],
+        *,
+        auto: bool,
+    ) -> None:
+        if detector.preset.calibration == "in-sample":
+            raise InputError(
+                f"The preset '{detector.preset.name}' has no verdict for pictures of no known product, so that new "
+                "products could not be noticed; start a store with another preset, such as fast or default."
+            )
+        self._detector, self._describe, self._trial, self._auto = detector, describe, trial, auto
+        self._tray = Tray(place)
+        self._lock = filelock.FileLock(self._tray.folder / "watch.lock", timeout=0)
+        self._controls_KC = np.empty((0, 0), np.float32)
+        self._watches: dict[str, tuple[str, Watch, Floats]] = {}  # by task: version, state, calibration scores
+
+    def events(self, images: str | Path | Iterable[str | Path]) -> Iterator[WatchEvent]:
+        """Go through files, folders and globs in order; what was processed before is passed over."""
+        try:
+            self._lock.acquire()
+        except filelock.Timeout:
+            raise InputError("Another watch of this store is running; wait for it to end, or stop it.") from None
+        try:
+            yield from self._finish()
+            arguments = [images] if isinstance(images, str | Path) else images
+            for argument in arguments:
+                try:
+                    paths = find_images([argument])
+                except InputError as error:
+                    if argument is images:
+                        raise
+                    yield WatchEvent(LEFT_OUT, str(error), str(argument))
+                    continue
+                for path in paths:
+                    yield from self._take(path)
+        finally:
+            self._lock.release()
+            self._tray.close()
+
+    def _take(self, path: Path) -> Iterator[WatchEvent]:
+        try:
+            key = picture_key(path)
+        except OSError as error:
+            yield WatchEvent(LEFT_OUT, f"it could not be read ({error.strerror})", str(path))
+            return
+        if self._tray.has_seen(key):
+            return
+        yield from self._judge(path, key)
+        yield from self._finish()
+
+    def _finish(self) -> Iterator[WatchEvent]:
+        """Do all that follows from the pictures so far, before the next one; also after a watch was killed."""
+        yield from self._finish_adoptions()
+        yield from self._finish_updates()
+        yield from self._propose()
+        yield from self._finish_adoptions()
+
+    # --- one picture ---
+
+    def _judge(self, path: Path, key: bytes) -> Iterator[WatchEvent]:
+        """Inspect a picture; what becomes of it is one change of the tray."""
+        try:
+            pixels = read_prepared(path, self._detector.preset.size)
+        except InputError as error:
+            yield from self._over(key, [WatchEvent(LEFT_OUT, str(error), str(path))])
+            return
+        if len(self._detector):
+            result = next(iter(self._detector.stream([path])))
+            if isinstance(result, Rejected):
+                yield from self._over(key, [WatchEvent(LEFT_OUT, result.reason, str(path))])
+                return
+            if result.verdict != UNKNOWN_VERDICT:
+                yield from self._known(path, key, pixels, result)
+                return
+            why = result.reason
+        else:
+            why = "no product has been learned yet"
+        if outliers.grey_range(outliers.grey_histogram(pixels)) <= outliers.BLANK_RANGE:
+            reason = "it is blank or nearly so, and shows no product; check camera and light"
+            yield from self._over(key, [WatchEvent(LEFT_OUT, reason, str(path))])
+            return
+        descriptor_C = self._describe(pixels[None])[0]
+        if not np.isfinite(descriptor_C).all():
+            reason = "the encoder gives values that are no numbers for it"
+            yield from self._over(key, [WatchEvent(LEFT_OUT, reason, str(path))])
+            return
+        yield from self._unknown(path, key, descriptor_C, why)
+
+    def _unknown(self, path: Path, key: bytes, descriptor_C: Floats, why: str) -> Iterator[WatchEvent]:
+        tray, found = self._tray, []
+        with tray.change():
+            like = self._like_proposal(descriptor_C)
+            if like is None:
+                tray.keep(path, descriptor_C)
+                found.append(WatchEvent(UNKNOWN, f"kept: {why}", str(path)))
+                loose = tray.loose()
+                for oldest in loose[: max(0, len(loose) - MOST_LOOSE)]:
+                    tray.drop([oldest])
+                    reason = f"pushed out of the tray, which holds {MOST_LOOSE}: too few pictures like it came"
+                    found.append(WatchEvent(LEFT_OUT, reason, oldest.origin))
+            elif like.status == DISMISSED:
+                found.append(WatchEvent(UNKNOWN, f"not kept: it shows what was dismissed as {like.id}", str(path)))
+            else:
+                if len(tray.pictures_of(like.id)) < MOST_OF_ONE:
+                    tray.keep(path, descriptor_C, proposal=like.id)
+                found.append(
+                    WatchEvent(UNKNOWN, f"it shows what proposal {like.id} shows", str(path), proposal=like.id)
+                )
+            self._note(key, found)
+        if len(found) > 1:
+            tray.tidy()
+        yield from found
+
+    def _like_proposal(self, descriptor_C: Floats) -> StoredProposal | None:
+        """The open or dismissed proposal that a picture belongs to."""
+        for proposal in self._tray.proposals(OPEN, LEARNING, DISMISSED):
+            known = [each.descriptor_C for each in self._tray.pictures_of(proposal.id) if not each.suspect]
+            if known and belongs(descriptor_C, np.stack(known), self._controls()):
+                return proposal
+        return None
+
+    def _controls(self) -> Floats:
+        if not self._controls_KC.size:
+            self._controls_KC = self._describe(control_images(self._detector.preset.size))
+        return self._controls_KC
+
+    def _over(self, key: bytes, found: list[WatchEvent]) -> list[WatchEvent]:
+        """Note that a picture has been processed, with what was decided."""
+        with self._tray.change():
+            self._note(key, found)
+        return found
+
+    def _note(self, key: bytes, found: list[WatchEvent]) -> None:
+        self._tray.note_seen(key)
+        for event in found:
+            if event.kind != INSPECTED:
+                self._tray.record(event.to_json())
+
+    # --- known products ---
+
+    def _known(self, path: Path, key: bytes, pixels: NDArray[np.uint8], result: Inspection) -> Iterator[WatchEvent]:
+        """A picture of a known product; if it is clearly normal, it may become part of an update."""
+        task, tray = result.task, self._tray
+        event = WatchEvent(INSPECTED, result.reason, str(path), task, inspection=result)
+        clearly = result.verdict == NORMAL and result.p_value >= CLEARLY_NORMAL * result.false_alarms
+        changed = self._good_parts_changed(result)
+        with tray.change():
+            if clearly and (changed or self._images_of(task) < GROWN):
+                tray.keep(path, self._describe(pixels[None])[0], task=task)
+            self._note(key, [event])
+        yield event
+
+    def _finish_updates(self) -> Iterator[WatchEvent]:
+        """Make the updates for which enough pictures wait; also one during which a watch was killed."""
+        for task in self._tray.waiting_tasks(AT_ONCE):
+            if task in self._detector.store:
+                yield self._update(task, self._tray.candidates(task))
+
+    def _images_of(self, task: str) -> int:
+        return len(self._detector.store.record(task).manifest["images"])
+
+    def _good_parts_changed(self, result: Inspection) -> bool:
+        """Whether the parts of a product that pass score higher than those it learned (core.drift), since this watch
+        began or the product changed."""
+        if result.verdict not in (NORMAL, ANOMALOUS):
+            return False
+        record = self._detector.store.record(result.task)
+        version, state, scores = self._watches.get(result.task, ("", begin_watch(1), np.empty(0, np.float32)))
+        if version != record.id:
+            scores = np.asarray(read_bank(self._detector.store, record)[0]["scores"], np.float32)
+            state = begin_watch(len(scores))
+        p_value = float(conformal_p_values(np.asarray([result.score]), scores)[0])
+        state = watch_part(state, p_value, defects=1.0)
+        self._watches[result.task] = record.id, state, scores
+        return state.log_passing_evidence >= math.log(CHANGED)
+
+    def _update(self, task: str, waiting: list[KeptPicture]) -> WatchEvent:
+        """Add clearly normal pictures to a product. Killed in between, the same update is made again: pictures that it
+        knows are learned once."""
+        pictures = tuple(each.origin for each in waiting)
+        grown = self._images_of(task) >= GROWN
+        why = "its good parts look different from those learned" if grown else f"it knows fewer than {GROWN} yet"
+        try:
+            learned = self._detector.update(task, [each.file for each in waiting])
+        except InputError as error:
+            event = WatchEvent(REFUSED, str(error), task=task, pictures=pictures)
+        else:
+            reason = f"{len(waiting)} clearly normal pictures were added, because {why}; undo takes it back"
+            event = WatchEvent(UPDATED, reason, task=task, pictures=pictures, promised_rate=learned.promised_rate)
+        with self._tray.change():
+            self._tray.drop(waiting)
+            self._tray.record(event.to_json())
+        self._tray.tidy()
+        return event
+
+    # --- new products ---
+
+    def _propose(self) -> Iterator[WatchEvent]:
+        """Propose a product if enough of the tray agree."""
+        loose = self._tray.loose()
+        if len(loose) < ENOUGH:
+            return
+        descriptor_NC = np.stack([each.descriptor_C for each in loose])
+        for group in groups(descriptor_NC, self._controls()):
+            if len(group) < ENOUGH or (len(group) - ENOUGH) % AGAIN:
+                continue
+            pictures = [loose[n] for n in group]
+            odd = self._unlike_the_others(pictures, descriptor_NC[group])
+            tried = learn_without_suspects(self._trial(), "proposed", pictures, odd)
+            if tried.learned is None:
+                continue
+            rate = tried.learned.promised_rate
+            kept = [each for each in pictures if each.id not in tried.suspects]
+            reason = f"{len(pictures)} unknown pictures show the same; {len(tried.suspects)} of them are suspects"
+            with self._tray.change():
+                names = {each.id: each.origin for each in pictures}
+                suspects = tuple(
+                    Suspect(names[number], why, score) for number, (why, score) in sorted(tried.suspects.items())
+                )
+                details = {"promised_rate": rate, "suspects": [[s.path, s.reason, s.score] for s in suspects]}
+                number = self._tray.propose(pictures, tried.suspects, details)
+                event = WatchEvent(
+                    PROPOSED,
+                    reason,
+                    pictures[-1].origin,
+                    proposal=number,
+                    pictures=tuple(each.origin for each in kept),
+                    suspects=suspects,
+                    promised_rate=rate,
+                )
+                self._tray.record(event.to_json())
+                if self._auto:
+                    self._tray.decide(number, LEARNING, self._free_name())
+            yield event
+
+    @staticmethod
+    def _unlike_the_others(pictures: list[KeptPicture], descriptor_NC: Floats) -> dict[int, tuple[str, float]]:
+        ratio_N = outliers.neighbour_ratios(descriptor_NC)
+        highest = outliers.highest_neighbour_ratio(len(pictures))
+        return {
+            each.id: ("unlike the others", round(ratio, 3))
+            for each, ratio in zip(pictures, ratio_N.tolist(), strict=True)
+            if ratio > highest
+        }
+
+    def _free_name(self) -> str:
+        taken = {each.task for each in self._tray.proposals(LEARNING, ADOPTED_STATUS)}
+        number = 1
+        while (name := f"product-{number}") in taken or name in self._detector.store:
+            number += 1
+        return name
+
+    def _finish_adoptions(self) -> Iterator[WatchEvent]:
+        """Learn what was adopted; also what was being learned when a watch was killed."""
+        for proposal in self._tray.proposals(LEARNING):
+            yield adopt(self._detector, self._tray, proposal)
+
+
+class TriedProduct(NamedTuple):
+    """What learning without the suspects gave (None: too few were left), and the suspects by number."""
+
+    learned: Learned | None
+    suspects: dict[int, tuple[str, float]]
+
+
+def learn_without_suspects(
+    detector: Inspector, name: str, pictures: Sequence[KeptPicture], suspects: dict[int, tuple[str, float]]
+) -> TriedProduct:
+    """Learn pictures but those that the guard refuses or finds suspicious; at least half of them must be left."""
+    suspects, last = dict(suspects), None
+    for _ in range(4):
+        kept = {str(each.file.absolute()): each.id for each in pictures if each.id not in suspects}
+        if 2 * len(kept) < len(pictures) or len(kept) < outliers.FEWEST_IMAGES:
+            break
+        try:
+            last = detector.learn(name, [Path(file) for file in kept])
+        except TeachingRefusedError as error:
+            suspects |= {kept[path]: ("does not belong there", 0.0) for path in error.paths if path in kept}
+            if not error.paths:
+                break
+            continue
+        except InputError:
+            break
+        odd = {kept[each.path]: (each.reason, each.score) for each in last.suspects if each.path in kept}
+        if not odd:
+            return TriedProduct(last, suspects)
+        suspects |= odd
+        detector.forget(name)
+    return TriedProduct(None, suspects)
+
+
+def adopt(detector: Inspector, tray: Tray, proposal: StoredProposal) -> WatchEvent:
+    """Learn a proposal under the name that was chosen for it."""
+    pictures = [each for each in tray.pictures_of(proposal.id) if not each.suspect]
+    name, origins = proposal.task, tuple(each.origin for each in pictures)
+    rate = None
+    if name not in detector.store:
+        tried = learn_without_suspects(detector, name, pictures, {})
+        if tried.learned is None:
+            reason = (
+                f"proposal {proposal.id} could not be learned as '{printable(name)}': too many of its pictures do not "
+                "belong together or belong to a known product"
+            )
+            event = WatchEvent(REFUSED, reason, task=name, proposal=proposal.id, pictures=origins)
+            with tray.change():
+                tray.decide(proposal.id, DISMISSED)
+                tray.record(event.to_json())
+            return event
+        rate = tried.learned.promised_rate
+    reason = f"proposal {proposal.id} was learned as '{name}' from {len(pictures)} pictures; undo takes it back"
+    event = WatchEvent(ADOPTED, reason, task=name, proposal=proposal.id, pictures=origins, promised_rate=rate)
+    with tray.change():
+        tray.decide(proposal.id, ADOPTED_STATUS, name)
+        tray.record(event.to_json())
+    return event
+
+
+def adopt_proposal(detector: Inspector, place: Path, number: int, name: str) -> WatchEvent:
+    """Learn an open proposal as ``name``.
+
+    :raises InputError: there is no such proposal, the name is taken, or its pictures cannot be learned.
+    """
+    tray = Tray(place)
+    try:
+        proposal = tray.proposal(number)
+        if name in detector.store:
+            raise InputError(f"There is a task '{name}' already; choose another name.")
+        event = adopt(detector, tray, proposal._replace(task=name))
+    finally:
+        tray.close()
+    if event.kind == REFUSED:
+        raise InputError(f"Nothing was learned: {event.reason}.")
+    return event
+
+
+def open_proposals(place: Path) -> list[WatchEvent]:
+    """The open proposals, with the pictures and suspects that they have now."""
+    tray, found = Tray(place), []
+    try:
+        for each in tray.proposals(OPEN, LEARNING):
+            pictures = tuple(kept.origin for kept in tray.pictures_of(each.id) if not kept.suspect)
+            suspects = tuple(Suspect(path, reason, score) for path, reason, score in each.details["suspects"])
+            rate = each.details["promised_rate"]
+            reason = f"{len(pictures) + len(suspects)} unknown pictures show the same"
+            found.append(
+                WatchEvent(PROPOSED, reason, proposal=each.id, pictures=pictures, suspects=suspects, promised_rate=rate)
+            )
+    finally:
+        tray.close()
+    return found
+
+
+def dismiss_proposal(place: Path, number: int) -> None:
+    """Leave out an open proposal, and keep its pictures no longer."""
+    tray = Tray(place)
+    try:
+        proposal = tray.proposal(number)
+        with tray.change():
+            tray.decide(proposal.id, DISMISSED)
+            reason = f"proposal {proposal.id} was dismissed by a person"
+            tray.record(WatchEvent(LEFT_OUT, reason, proposal=proposal.id).to_json())
+        tray.tidy()
+    finally:
+        tray.close()

@@ -1,0 +1,57 @@
+"""How many tiles there are: what is given, what suits the photos, and what makes no sense."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from detector_helpers import tiny
+from dinosaur_ad import InputError
+from dinosaur_ad.bank.tile_choice import automatic_tiles, choose_tiling, estimate, parse_tiles
+
+
+@pytest.mark.parametrize("tiles", ["abc", "0x3", "3x0", "4", "", "4x1x2", "-1x2", "1.5x2", (0, 3), (2,), (1.5, 2), 7])
+def test_what_is_no_number_of_tiles_is_refused_in_a_sentence(tiles: Any) -> None:
+    with pytest.raises(InputError, match=r"columns x rows.*like 4x1.*auto"):
+        parse_tiles(tiles)
+
+
+@pytest.mark.parametrize("tiles", ["1x1", "9x9", "65x1"])
+def test_too_few_and_too_many_tiles_are_refused(tiles: str) -> None:
+    with pytest.raises(InputError, match=r"2 to 64 are possible"):
+        parse_tiles(tiles)
+
+
+def test_a_tile_has_no_fewer_pixels_than_the_encoder_looks_at() -> None:
+    features = tiny()._features
+    assert choose_tiling((3, 1), (100, 300), features) is not None
+    with pytest.raises(InputError, match=re.escape("fewer than the 70 x 70")) as refused:
+        choose_tiling((8, 1), (100, 300), features)
+    assert "at most 4x1 tiles" in str(refused.value)
+    with pytest.raises(InputError, match=r"give no tiles"):
+        choose_tiling((2, 1), (60, 100), features)
+
+
+@pytest.mark.parametrize("photo", [(2000, 8000), (8000, 2000), (3000, 3000), (10_000, 10_000), (700, 20_000)])
+def test_automatic_tiles_are_about_twice_the_input_or_larger(photo: tuple[int, int]) -> None:
+    columns, rows = automatic_tiles(photo, 336)
+    assert 2 <= columns * rows <= 64
+    assert min(photo[0] / rows, photo[1] / columns) > 336
+    if columns * rows < 40:
+        assert max(photo[0] / rows, photo[1] / columns) < 1.5 * 2 * 336
+
+
+def test_small_photos_need_no_tiles() -> None:
+    assert choose_tiling(None, (80, 90), tiny()._features) is None
+
+
+def test_the_estimate_grows_with_images_and_tiles() -> None:
+    features = tiny()._features
+    tiling = choose_tiling((3, 1), (200, 600), features)
+    assert tiling is not None
+    sentence = estimate(tiling, features, 1000, 1, 24_000_000, 16)
+    found = re.search(r"3x1 tiles.*about (\d+) s for 1000 images, ([\d.]+) (k|M)B of memory.*24.00 MB", sentence)
+    assert found, sentence
+    assert int(found[1]) > 0
