@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version-check
 # What `make test` installs on top of the run time; EXTRAS=dev leaves out torch, Ray and MkDocs (their tests then skip, and say so).
-EXTRAS ?= dev,docs,bench,ray,openvino
+EXTRAS ?= dev,docs,bench,ray,openvino,station,video,postgres,opcua,parquet
 
 .PHONY: demo test lint format docs attack benchmarks clean
 
