@@ -140,6 +140,8 @@ class OutboxRow(Base):
     next_try: Mapped[str] = mapped_column(TIME, index=True)
     error: Mapped[str] = mapped_column(Text, default="")
     delivered: Mapped[str | None] = mapped_column(TIME, index=True)
+    refused: Mapped[str | None] = mapped_column(TIME)
+    """When it was set aside because the receiver refuses it; it is not tried again by itself."""
 
 
 class AccountRow(Base):
@@ -200,3 +202,4 @@ class AuditRow(Base):
 
 
 Index("parts_task_taken", PartRow.task, PartRow.taken)
+Index("outbox_waiting", OutboxRow.sink, OutboxRow.delivered, OutboxRow.refused, OutboxRow.id)
