@@ -190,7 +190,7 @@ def test_nan_and_single_class_tasks_do_not_stop_the_report(tmp_path: Path) -> No
     normal = replace(plain.final[1], labels=np.zeros_like(plain.final[1].labels))
     lost = replace(plain, final=[silent, normal], auroc=np.array([[0.5, 0.5], [0.5, np.nan]]))
     files = write_report([lost], tmp_path)
-    assert "| dinosaur:paper | 1 | – | – | **0.928** | – |" in files.markdown.read_text("utf-8")
+    assert "| dinosaur:paper ¹ | none | 1 | – | – | **0.928** | – |" in files.markdown.read_text("utf-8")
 
 
 def test_sixty_compact_cells_stay_small(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_other_scenarios_get_tables_without_the_papers_columns() -> None:
     assert not {"discrete", "continuous"} & {each.key for each in made}
     images = next(each for each in made if each.key == "other")
     assert [column.flat for column in images.columns] == [
-        "Method", "Seeds", "AUROC", "AUROC 95 %", "Accuracy", "Recall", "FM", "Pixel AUROC", "AUPRO",
+        "Method", "Training", "Seeds", "AUROC", "AUROC 95 %", "Accuracy", "Recall", "FM", "Pixel AUROC", "AUPRO",
     ]  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def test_the_short_table_has_a_row_for_each_method_of_the_paper_and_no_notes() -
     methods = ("dne:original", "dne", "patchcore:vit", "patchcore:resnet50-v1", "dinosaur", "photometer", "mine")
     made = table([cell(method) for method in methods] + [cell("dne", "mtd-blur")], "short")
     assert [line[0].text for line in made.blocks[0].rows] == ["dne", "patchcore:resnet50-v1", "dinosaur"]
-    assert [column.name for column in made.columns] == ["Method", "mtd-color", "mtd-blur"]
+    assert [column.name for column in made.columns] == ["Method", "Training", "mtd-color", "mtd-blur"]
     assert row(made, "dinosaur")["mtd-blur"] == "–"
     assert made.notes == ()
 
