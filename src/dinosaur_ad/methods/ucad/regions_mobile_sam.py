@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
-from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.encoders.weights.weight_files import parsing
 from dinosaur_ad.methods.ucad.tiny_vit import TinyViT
 
 OFFICIAL = "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f"  # sha256 of the published file
@@ -61,7 +60,7 @@ def load_mobile_sam(path: Path, device: str) -> Any:
     """
     import transformers
 
-    try:
+    with parsing(path, "checkpoint of MobileSAM"):
         stored = torch.load(path, map_location="cpu", weights_only=True)
         encoder, rest = split_checkpoint(stored)
         # The encoder of `transformers` is replaced, so it is made as small as it can be.
@@ -72,9 +71,6 @@ def load_mobile_sam(path: Path, device: str) -> Any:
         # The plain module replaces the encoder before loading, so that a name that is left over is an error.
         model.vision_encoder = torch.nn.Identity()
         model.load_state_dict(rest)
-    except (OSError, RuntimeError, ValueError, AttributeError, UnpicklingError, EOFError) as error:
-        what = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise EncoderError(f"'{path}' cannot be read as MobileSAM's mobile_sam.pt ({what}).") from error
     model.vision_encoder = tiny
     model.get_image_embeddings = tiny.forward
     return model.eval().requires_grad_(False).to(device)
