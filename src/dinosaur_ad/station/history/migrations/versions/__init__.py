@@ -1,0 +1,1 @@
+"""The steps from each format of the database to the next."""
