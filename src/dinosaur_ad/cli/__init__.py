@@ -24,6 +24,7 @@ from dinosaur_ad.cli import inspect_command as inspect
 from dinosaur_ad.cli import profile_command as profile
 from dinosaur_ad.cli import report_command as report
 from dinosaur_ad.cli import settings_command as settings
+from dinosaur_ad.cli import station_command as station
 from dinosaur_ad.cli import tasks_command as tasks
 from dinosaur_ad.cli import teach_commands as teach
 from dinosaur_ad.cli import watch_commands as watch
@@ -136,6 +137,7 @@ def make_parser() -> Parser:
         tasks,
         inspect,
         watch,
+        station,
         settings,
         report,
         weights,

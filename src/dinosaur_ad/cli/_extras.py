@@ -9,6 +9,11 @@ from dinosaur_ad.errors import InputError, install_advice
 EXTRAS = {
     **dict.fromkeys(("fsspec", "scipy", "torch", "transformers"), "bench"),
     **{"huggingface_hub": "hub", "openvino": "openvino", "ray": "ray"},
+    **dict.fromkeys(
+        ("aiomqtt", "alembic", "argon2", "fastapi", "jinja2", "multipart", "sqlalchemy", "uvicorn", "watchfiles"),
+        "station",
+    ),
+    **{"av": "video", "psycopg": "postgres", "asyncua": "opcua", "pyarrow": "parquet"},
 }
 """The extra that brings a package."""
 
