@@ -110,14 +110,21 @@ class Pipeline:
 
     # --- in ---
 
-    def offer(self, picture: Picture, timeout: float | None = None, when_full: str | None = None) -> str:
+    def offer(
+        self,
+        picture: Picture,
+        timeout: float | None = None,
+        when_full: str | None = None,
+        ask_history: bool | None = None,
+    ) -> str:
         """Give a picture to be judged: "accepted", "dropped" (no room), "known" (had before) or "stopped".
 
         If the queue is full, it waits for room (at most ``timeout`` seconds) or drops at once, as the settings say;
-        ``when_full`` overrides them.
+        ``when_full`` overrides them. The history is asked whether it has the picture if that is a file, because files
+        come again after a restart and frames of a camera do not; ``ask_history`` overrides that.
         """
         started = time.perf_counter()
-        if picture.path is not None and self._is_recorded(picture):
+        if (picture.path is not None if ask_history is None else ask_history) and self._is_recorded(picture):
             return KNOWN
         with self._changed:
             if picture.key in self._recent:

@@ -1,0 +1,1 @@
+"""Where pictures come from: folders, uploads, cameras, videos. One file a kind; :mod:`.source` has what they share."""
