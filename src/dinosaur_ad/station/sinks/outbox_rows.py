@@ -22,7 +22,7 @@ class HasSessions(Protocol):
     """What the outbox needs of the history."""
 
     def session(self) -> AbstractContextManager[Session]:
-        """A session of the database."""
+        """A session that commits at the end of the block, or changes nothing if the block raises."""
         ...
 
 
@@ -43,7 +43,6 @@ def mark_delivered(session: Session, delivered: dict[int, str]) -> None:
         session.execute(
             update(OutboxRow).where(OutboxRow.id.in_(ids)).values(delivered=moment, attempts=OutboxRow.attempts + 1)
         )
-    session.commit()
 
 
 def mark_failed(session: Session, id: int, error: str, pause: float, *, aside: bool) -> None:
@@ -56,7 +55,6 @@ def mark_failed(session: Session, id: int, error: str, pause: float, *, aside: b
         "refused": stamp(now) if aside else None,
     }
     session.execute(update(OutboxRow).where(OutboxRow.id == id).values(**values))
-    session.commit()
 
 
 def take_back(session: Session, sink: str) -> int:
@@ -64,7 +62,6 @@ def take_back(session: Session, sink: str) -> int:
     changed = session.execute(
         update(OutboxRow).where(OutboxRow.sink == sink, OutboxRow.refused.is_not(None)).values(refused=None)
     )
-    session.commit()
     return _count(changed)
 
 
@@ -74,7 +71,6 @@ def remove_old(session: Session, sink: str, now: datetime) -> int:
     refused = session.execute(
         delete(OutboxRow).where(OutboxRow.sink == sink, OutboxRow.refused < stamp(now - REFUSED_KEPT))
     )
-    session.commit()
     return _count(refused)
 
 
