@@ -45,7 +45,7 @@ class AccountStore(Protocol):
     """What accounts need of the history."""
 
     def session(self) -> AbstractContextManager[Session]:
-        """A session of the database."""
+        """A session of the database that commits at the end of the block, or changes nothing if it raises."""
         ...
 
     def audit(self, by: str, action: str, detail: str = "", address: str = "") -> object:
@@ -142,9 +142,8 @@ class Accounts:
                 raise InputError(f"There is an account '{printable(name)}' already; choose another name.")
             session.add(row)
             try:
-                session.commit()
+                session.flush()
             except IntegrityError:
-                session.rollback()
                 raise InputError(f"There is an account '{printable(name)}' already; choose another name.") from None
             account = _account(row)
         self._some = True
@@ -167,7 +166,6 @@ class Accounts:
             session.execute(
                 delete(LoginRow).where(LoginRow.account_id == row.id, LoginRow.token != (_hash(keep) if keep else ""))
             )
-            session.commit()
         self._history.audit(by, "password changed", name, address)
 
     def change(
@@ -196,7 +194,6 @@ class Accounts:
             _refuse_without_admin(session)
             if active is False:
                 session.execute(delete(LoginRow).where(LoginRow.account_id == row.id))
-            session.commit()
             account = _account(row)
         if changes:
             self._history.audit(by, "account changed", f"{account.name}: {', '.join(changes)}", address)
@@ -210,7 +207,6 @@ class Accounts:
             session.delete(row)
             session.flush()
             _refuse_without_admin(session)
-            session.commit()
         self._history.audit(by, "account removed", name, address)
 
     def check_password(self, name: str, password: str) -> Account | None:
@@ -246,7 +242,6 @@ class Accounts:
             row = session.get(AccountRow, account.id)
             if row:
                 row.last_login = _text(now)
-            session.commit()
         self._history.audit(account.name, "login", "", address)
         return secret
 
@@ -260,18 +255,15 @@ class Accounts:
                 return None
             if login.ends <= _text(now) or login.seen <= _text(now - IDLE):
                 session.delete(login)
-                session.commit()
                 return None
             if login.seen <= _text(now - _SEEN_AGAIN):
                 login.seen = _text(now)
-                session.commit()
             return _account(row)
 
     def log_out(self, secret: str, *, by: str, address: str = "") -> None:
         """End a session."""
         with self._history.session() as session:
             session.execute(delete(LoginRow).where(LoginRow.token == _hash(secret)))
-            session.commit()
         self._history.audit(by, "logout", "", address)
 
     # --- API tokens ---
@@ -297,9 +289,8 @@ class Accounts:
         with self._history.session() as session:
             session.add(row)
             try:
-                session.commit()
+                session.flush()
             except IntegrityError:
-                session.rollback()
                 raise InputError(f"There is a token '{printable(name)}' already; choose another name.") from None
         self._history.audit(by, "token made", f"{name} ({', '.join(kinds)})", address)
         return secret
@@ -313,7 +304,6 @@ class Accounts:
                 return None
             if row.last_used is None or row.last_used <= _text(now - _SEEN_AGAIN):
                 row.last_used = _text(now)
-                session.commit()
             return _token(row)
 
     def tokens(self) -> list[ApiToken]:
@@ -329,7 +319,6 @@ class Accounts:
                 raise InputError(f"There is no token {token_id}.")
             name = row.name
             session.delete(row)
-            session.commit()
         self._history.audit(by, "token removed", name, address)
 
     # --- passwords ---
@@ -359,7 +348,6 @@ class Accounts:
             row = session.get(AccountRow, account_id)
             if row:
                 row.password = hashed
-            session.commit()
 
 
 def check_account_name(name: str) -> str:
@@ -420,11 +408,10 @@ def _named(session: Session, name: str) -> AccountRow:
 
 
 def _refuse_without_admin(session: Session) -> None:
-    """Raise if nobody could make accounts any more; what was changed in the session is then not committed."""
+    """Raise if nobody could make accounts any more; nothing that was changed in the session is committed then."""
     session.flush()
     admins = select(func.count()).select_from(AccountRow).where(AccountRow.role == "admin", AccountRow.active)
     if not session.scalar(admins):
-        session.rollback()
         raise InputError("This is the last admin; make another account an admin first.")
 
 

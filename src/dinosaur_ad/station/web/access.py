@@ -32,6 +32,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dinosaur_ad.errors import StoreError
 from dinosaur_ad.station.accounts import LOCAL, Accounts, csrf_of, rank
 from dinosaur_ad.station.config import ServerConfig
 from dinosaur_ad.station.web.api_errors import error_response, is_for_programs
@@ -190,7 +191,7 @@ class Identify:
         except HTTPException as error:
             await error_response(path, error.status_code, error.detail, error.headers)(scope, receive, send)
             return
-        except SQLAlchemyError:
+        except (SQLAlchemyError, StoreError):
             sentence = "Who you are cannot be looked up, because the database does not answer; try again."
             await error_response(path, 503, sentence, {"Retry-After": "5"})(scope, receive, send)
             return

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.errors import DinosaurError, EncoderError, InputError, StoreError, TeachingRefusedError
+from dinosaur_ad.station.history.database import HistoryDownError
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,9 @@ def status_of(error: DinosaurError) -> int:
         return 409
     if isinstance(error, InputError):
         return 400
-    return 503 if isinstance(error, EncoderError) else 409 if isinstance(error, StoreError) else 500
+    if isinstance(error, EncoderError | HistoryDownError):
+        return 503
+    return 409 if isinstance(error, StoreError) else 500
 
 
 async def _database(request: Request, error: Exception) -> Response:

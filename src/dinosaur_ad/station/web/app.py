@@ -45,6 +45,9 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
 }
 
+# FastAPI can report requests to a collector that an environment variable names.
+NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+
 
 def create_app(station: Any) -> FastAPI:
     """The page and the API of a :class:`~dinosaur_ad.station.service.Station`."""
@@ -62,6 +65,7 @@ def create_app(station: Any) -> FastAPI:
             Middleware(BodyLimit, server=server),
         ],
         lifespan=_closing_streams,
+        telemetry=NO_TELEMETRY,
     )
     app.state.station = station
     app.state.streams = EventStreams(station.bus)
