@@ -94,13 +94,19 @@ def unknown_level(level_N: Floats, control_level_N: Floats) -> float:
     return math.sqrt(usual * foreign) if 0 < usual < foreign else math.inf
 
 
-def check_task(preset: Preset, store: TaskStore, record: TaskRecord) -> None:
-    """Read all that inspecting and updating a task need; a StoreError if it is damaged or cannot give a verdict."""
+def read_whole_task(preset: Preset, store: TaskStore, record: TaskRecord) -> Bank:
+    """Read all that inspecting and updating a task need, and return its bank; a StoreError if it is damaged."""
     bank = open_bank(store, record, preset)
     read_prototype(store, record, descriptor_width(preset, bank.packed))
     read_candidates(store, record)
     read_gallery(store, record, preset.size)
     read_calibration_maps(store, record, preset)
+    return bank
+
+
+def check_task(preset: Preset, store: TaskStore, record: TaskRecord) -> None:
+    """Read all that inspecting and updating a task need; a StoreError if it is damaged or cannot give a verdict."""
+    bank = read_whole_task(preset, store, record)
     threshold = bank.sensitivity(preset).threshold
     if reason := why_not_ready(record.name, threshold, bank.control_scores):
         raise StoreError(reason)

@@ -36,12 +36,27 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse an unknown option here, where those that this verb knows can be offered instead."""
         args = sys.argv[1:] if args is None else list(args)
+        if args and (inner := self._optional_verbs().get(args[0])):
+            return inner.parse_known_args(args[1:], namespace)
         self._refuse_unknown_options(args)
         known, left = super().parse_known_args(args, namespace)
         if left:
             words = ", ".join(f"'{printable(each, _SHOWN)}'" for each in left[:3])
             self.error(f"it is not clear what {words} should mean")
         return known, left
+
+    def _optional_verbs(self) -> dict[str, Parser]:
+        """The verbs of a parser that takes names as well: its first word decides which is meant."""
+        found = (each for each in self._actions if isinstance(each, argparse._SubParsersAction) and not each.required)
+        return {name: parser for each in found for name, parser in each.choices.items()}
+
+    def _get_positional_actions(self) -> list[argparse.Action]:
+        """All but optional verbs, which :meth:`parse_known_args` has looked for before."""
+        return [
+            each
+            for each in super()._get_positional_actions()
+            if each.required or not isinstance(each, argparse._SubParsersAction)
+        ]
 
     def _refuse_unknown_options(self, args: Sequence[str]) -> None:
         verbs = {name for action in self._actions if isinstance(action.choices, dict) for name in action.choices}

@@ -1,16 +1,18 @@
-"""The verb tasks: what a store has been taught."""
+"""The verb tasks: what a store has been taught, and moving a task to another store as one file."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, show_json, table
-from dinosaur_ad.cli._parser import Subparsers, add_store, add_verb, open_store, task_name
+from dinosaur_ad.cli._parser import Parser, Subparsers, add_store, add_verb, open_store, task_name
 from dinosaur_ad.cli._progress import counted
+from dinosaur_ad.cli._steps import Steps
 from dinosaur_ad.errors import StoreError
 
 if TYPE_CHECKING:
@@ -20,14 +22,57 @@ if TYPE_CHECKING:
 
 
 def add_parser(verbs: Subparsers) -> None:
-    """Add the verb of this file."""
-    parser = add_verb(verbs, "tasks", tasks, "List what has been taught.")
+    """Add the verb of this file and the verbs under it."""
+    parser = add_verb(verbs, "tasks", tasks, "List what has been taught, or move a task to another store as one file.")
+    _add_moves(parser)
+    parser.usage = "%(prog)s [NAME ...] [OPTIONS]\n       %(prog)s export NAME --out FILE\n       %(prog)s import FILE"
     parser.add_argument("names", metavar="NAME", nargs="*", type=task_name, help="only these, and how they are set")
     add_store(parser)
     parser.add_argument("--verbose", action="store_true", help="also say how each task is set")
     parser.add_argument("--json", action="store_true", help="one JSON object a line, with all details")
     parser.add_argument("--verify", action="store_true", help="read every file and compare it with its hash")
     parser.add_argument("--prune", action="store_true", help="first remove forgotten and undone tasks for good")
+
+
+def _add_moves(parser: Parser) -> None:
+    moves = parser.add_subparsers(title="verbs", metavar="export|import", required=False)
+    move = add_verb(moves, "export", export_one, "Write a task to one file, for another store.")
+    move.add_argument("name", metavar="NAME", type=task_name, help="the task")
+    move.add_argument("--out", metavar="FILE", type=Path, required=True, help="a new file, such as screw.zip")
+    move.add_argument(
+        "--without-paths",
+        action="store_true",
+        help="leave out the folders of its images, whose names travel with it",
+    )
+    add_store(move)
+    move = add_verb(moves, "import", import_one, "Take a task out of a file that tasks export wrote.")
+    move.add_argument("file", metavar="FILE", type=Path, help="the file; all of it is checked before anything changes")
+    move.add_argument("--name", metavar="OTHER", type=task_name, help="call the task so (default: its own name)")
+    move.add_argument("--replace", action="store_true", help="in place of a task of that name; undo brings it back")
+    add_store(move)
+
+
+def export_one(arguments: argparse.Namespace) -> int:
+    """Write a task to a file, and say its hash, to be compared on the other box."""
+    from dinosaur_ad.bank.transfer import export_task
+    from dinosaur_ad.store import Store
+
+    with Steps(f"exporting {arguments.name}", quiet=True):
+        store = Store.open(arguments.store)
+        written = export_task(store, arguments.name, arguments.out, paths=not arguments.without_paths)
+    show(f"exported '{written.task}' to {written.path}: {written.bytes / 1e6:.1f} MB, sha256 {written.sha256}")
+    return EXIT_OK
+
+
+def import_one(arguments: argparse.Namespace) -> int:
+    """Take a task out of a file; a store that is not there yet is made."""
+    from dinosaur_ad.bank.transfer import import_task
+
+    with Steps("importing", quiet=True):
+        record = import_task(arguments.store, arguments.file, name=arguments.name, replace=arguments.replace)
+    images = len(record.manifest["images"])
+    show(f"imported '{record.name}' into {arguments.store}: {images} images; dinosaur undo takes it back")
+    return EXIT_OK
 
 
 def tasks(arguments: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ _FORBIDDEN = '/\\<>:"|?*'  # in names of files, somewhere
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _WINDOWS_DEVICES = {"CON", "PRN", "AUX", "NUL"} | {port + n for port in ("COM", "LPT") for n in "123456789"}
 _FILE = re.compile(r"[a-z][a-z0-9_]*")
-_ARRAYS = ".safetensors"
+ARRAYS = ".safetensors"
 _VERSION = re.compile(r"v([0-9]{4,10})")
 
 
@@ -64,7 +64,7 @@ def is_file_name(file: str) -> bool:
 
 def is_array_file(name: str) -> bool:
     """Tell whether a file with arrays of a task may have this name, ending included."""
-    return name.endswith(_ARRAYS) and is_file_name(name.removesuffix(_ARRAYS))
+    return name.endswith(ARRAYS) and is_file_name(name.removesuffix(ARRAYS))
 
 
 def is_own_file(name: str) -> bool:
@@ -123,7 +123,7 @@ def manifest_path(name: str, version: int) -> str:
 
 def array_path(name: str, version: int, file: str) -> str:
     """Return one of the files with the arrays of a version of a task."""
-    return f"{TASKS}/{name}/{version_name(version)}/{file}{_ARRAYS}"
+    return f"{TASKS}/{name}/{version_name(version)}/{file}{ARRAYS}"
 
 
 def _cleaned(name: str) -> str:
