@@ -9,6 +9,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.station.bus import Bus
@@ -224,6 +226,8 @@ class SinkWorker:
         try:
             work()
         except Exception as error:  # drivers have errors of their own, and all of them mean: try later
+            if not isinstance(error, SQLAlchemyError | DinosaurError | OSError):
+                log.exception("The outbox of the sink '%s' failed.", printable(self.name))
             self.database_down = True
             self._say("waiting", f"The outbox cannot be read or written: {first_line(error)}.")
             return False

@@ -92,9 +92,10 @@ def told_before(session: Session, sink: str) -> Told:
     """The parts of the history less those that the sink is still to be told, and the last one it was told."""
     verdict = OutboxRow.payload["verdict"].as_string().label("said")
     is_part = (OutboxRow.sink == sink, OutboxRow.kind == "part")
-    counts = dict(session.execute(select(PartRow.verdict, func.count()).group_by(PartRow.verdict)).tuples())
+    recorded = select(PartRow.verdict, func.count()).group_by(PartRow.verdict)
+    counts = {row[0]: row[1] for row in session.execute(recorded)}
     to_come = select(verdict, func.count()).where(*is_part, OutboxRow.delivered.is_(None)).group_by("said")
-    for name, count in session.execute(to_come).tuples():
+    for name, count in session.execute(to_come):
         counts[name] = max(0, counts.get(name, 0) - count)
     last = select(OutboxRow.payload).where(*is_part, OutboxRow.delivered.is_not(None))
     return Told(counts, session.scalar(last.order_by(OutboxRow.id.desc()).limit(1)))

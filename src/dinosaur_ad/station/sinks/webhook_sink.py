@@ -88,6 +88,8 @@ class WebhookSink(Sink):
                 raise OSError("the station stops")
             connection.request("POST", path, body, headers)
             answer = connection.getresponse()
+            if self._timed_out or self._closing.is_set():  # an answer cut short by ourselves looks like a whole one
+                raise TimeoutError
             return answer.status, answer.getheader("Retry-After", "")
         finally:
             limit.cancel()
