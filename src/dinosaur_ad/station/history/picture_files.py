@@ -20,6 +20,7 @@ from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.formats import EXTENSIONS
 from dinosaur_ad.inspection import Inspection, WorstPatch
+from dinosaur_ad.station.history.durable import sync_path
 from dinosaur_ad.station.history.moments import stamp
 from dinosaur_ad.station.history.storable import storable_text
 from dinosaur_ad.station.part import JudgedPart, Picture, Pixels, View
@@ -68,6 +69,12 @@ def pack(part: JudgedPart, document: dict[str, Any] | None = None, *, hurry: boo
             files.append(_map_bytes(view.inspection))
         views.append(described | names)
     return PackedPart(document | {"views": views, "total_ms": _total_ms(part.views)}, tuple(files))
+
+
+def without_files(document: dict[str, Any]) -> PackedPart:
+    """A part whose pictures could not be stored."""
+    views = [view | {"picture": "", "map": ""} for view in document["views"]]
+    return PackedPart(document | {"views": views, "total_ms": None}, ())
 
 
 def file_names(document: dict[str, Any]) -> list[str]:
@@ -140,12 +147,8 @@ class PictureFolder:
             os.sync()
             return
         for path in [*paths, *{path.parent for path in paths}]:
-            with suppress(FileNotFoundError, PermissionError, IsADirectoryError):  # gone; or a folder of Windows
-                descriptor = os.open(path, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            with suppress(FileNotFoundError):  # retention was faster
+                sync_path(path)
 
     def _make(self, folder: Path) -> None:
         if folder not in self._made:
