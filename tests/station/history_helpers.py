@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,31 +130,60 @@ def _user(name: str) -> bool:
     return any(each.pw_name == name for each in pwd.getpwall())
 
 
-def child(*arguments: str) -> subprocess.Popen[bytes]:
-    """A process that records parts, see ``main`` below."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    return subprocess.Popen([sys.executable, __file__, *arguments], env=environment, stdout=subprocess.PIPE)
+class Children:
+    """Processes that record parts, one after the other; each is forked from one that has imported everything."""
+
+    def __init__(self, folder: Path) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+        command = [sys.executable, __file__, str(folder)]
+        self._parent = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.acknowledged: set[int] = set()
+
+    def kill_after(self, seconds: float, first: int) -> None:
+        """Start one that records parts from ``first`` on, and kill it that much later."""
+        assert self._parent.stdin is not None
+        assert self._parent.stdout is not None
+        self._parent.stdin.write(f"{first}\n".encode())
+        self._parent.stdin.flush()
+        pid = int(self._parent.stdout.readline())
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGKILL)
+        while (line := self._parent.stdout.readline()) != b"killed\n":
+            self.acknowledged.add(int(line))
+
+    def end(self) -> None:
+        self._parent.communicate(timeout=20)
 
 
-def main(folder: Path, first: int) -> None:
-    """Record parts from ``first`` on until killed; a line on standard output once a part is in the journal."""
+def fork_children(folder: Path) -> None:
+    """Fork a process for each line on standard input, which has the number of its first part."""
+    from dinosaur_ad.station.history import recorder as imported_before_forking
+
+    assert imported_before_forking
+    for line in iter(sys.stdin.readline, ""):
+        pid = os.fork()
+        if pid == 0:
+            record_until_killed(folder, int(line))
+        os.write(1, f"{pid}\n".encode())
+        os.waitpid(pid, 0)
+        os.write(1, b"killed\n")
+
+
+def record_until_killed(folder: Path, first: int) -> None:
+    """Record parts from ``first`` on; a line on standard output once a part is in the journal."""
     from dinosaur_ad.station.bus import Bus
     from dinosaur_ad.station.history.recorder import Recorder
 
-    def acknowledged(number: int) -> None:
+    def acknowledge(number: int) -> None:
         os.write(1, f"{number}\n".encode())
 
     recorder = Recorder(History("", folder), Journal(folder / "journal", segment_bytes=100_000), Bus())
     recorder.start()
-    os.write(1, b"ready\n")
-    number = first
-    while True:
-        taken = number
-        recorder.keep(judged(number, release=lambda taken=taken: acknowledged(taken)))
-        number += 1
+    for number in itertools.count(first):
+        recorder.keep(judged(number, release=partial(acknowledge, number)))
         if number % 8 == 0:
             time.sleep(0.002)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    fork_children(Path(sys.argv[1]))

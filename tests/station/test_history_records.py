@@ -59,7 +59,7 @@ def test_the_migrations_make_exactly_the_tables(history: History) -> None:
     with history.session() as session:
         context = MigrationContext.configure(session.connection(), opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, Base.metadata) == []
-    assert HEAD == max(revisions())
+    assert max(revisions()) == HEAD
 
 
 def test_a_part_comes_back_with_picture_map_and_inspection(history: History) -> None:
@@ -312,6 +312,27 @@ def test_names_in_the_database_that_lead_out_of_the_folder_are_refused(tmp_path:
             history.picture_path(1)
         with pytest.raises(InputError):
             history.map_array(1)
+
+
+def test_a_migration_that_is_cut_off_leaves_nothing_behind(history: History) -> None:
+    from sqlalchemy import event
+
+    with history.session() as session:
+        engine = session.get_bind().engine
+        Base.metadata.drop_all(session.connection())
+        session.connection().exec_driver_sql(f"DROP TABLE {VERSION_TABLE}")
+    history.close()
+
+    def cut(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "CREATE TABLE logins" in statement:
+            raise RuntimeError("killed")
+
+    event.listen(engine, "before_cursor_execute", cut)
+    with pytest.raises(RuntimeError):
+        history.open()
+    event.remove(engine, "before_cursor_execute", cut)
+    history.open()
+    assert history.record_part(judged(1)) == 1
 
 
 def test_a_newer_history_is_left_alone(tmp_path: Path) -> None:

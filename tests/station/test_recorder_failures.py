@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the extra 'station' is not installed")
 
-from history_helpers import PostgresServer, child, judged, picture, recorded_keys, wait_until
+from history_helpers import Children, PostgresServer, judged, picture, recorded_keys, wait_until
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
@@ -101,21 +99,12 @@ def test_hundreds_of_parts_come_in_order_and_leave_no_journal(tmp_path: Path) ->
 
 def test_killed_at_random_moments_every_part_of_the_journal_is_once_in_the_history(tmp_path: Path) -> None:
     rng = random.Random(7)
-    acknowledged: set[int] = set()
-    first = 0
-    for _ in range(20):
-        process = child(str(tmp_path), str(first))
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        os.set_blocking(process.stdout.fileno(), True)
-        ends = time.monotonic() + rng.uniform(0.0, 0.15)
-        while time.monotonic() < ends and process.poll() is None:
-            acknowledged.add(int(process.stdout.readline()))
-        process.send_signal(signal.SIGKILL)
-        rest = process.communicate()[0].decode().split("\n")
-        acknowledged.update(int(line) for line in rest[:-1])
-        # The next process gives the last parts again, as sources do with what was not released, and some more.
-        first = max(0, max(acknowledged, default=0) - 5)
+    children = Children(tmp_path)
+    for _ in range(24):
+        # Again from the last parts on, as sources do with what was not released.
+        children.kill_after(rng.uniform(0.0, 0.4), max(0, max(children.acknowledged, default=0) - 5))
+    children.end()
+    acknowledged = children.acknowledged
 
     with running(tmp_path) as (recorder, history):
         assert recorder.settle(30)

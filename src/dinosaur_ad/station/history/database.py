@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -21,13 +21,15 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.errors import StoreError, install_advice
-from dinosaur_ad.station.history.migrations import HEAD, VERSION_TABLE, upgrade
+from dinosaur_ad.station.history.migrations import HEAD, VERSION_TABLE, revisions, upgrade
 from dinosaur_ad.station.tables import Base
 
 DATABASE = "history.sqlite"
 BUSY_SECONDS = 15
 """How long a writer waits for another one of SQLite."""
 CONNECT_SECONDS = 5
+MIGRATION_LOCK = 0x44534A524E
+"""The number of the lock on PostgreSQL, which stations agree on."""
 _AWAY = (OperationalError, InterfaceError, InternalError, PoolTimeoutError)
 
 
@@ -89,10 +91,13 @@ def open_database(engine: Engine) -> None:
     :raises StoreError: it cannot be used.
     """
     try:
-        revision = _revision(engine)
+        with engine.connect() as connection:
+            revision = _revision(connection)
         if revision != HEAD:
             with engine.begin() as connection:
-                upgrade(connection)
+                _take_alone(connection)
+                if _revision(connection) != HEAD:
+                    upgrade(connection)
     except sqlite3.Error as error:  # from setting up a connection, before SQLAlchemy would see it
         raise _cannot_open(engine, error) from error
     except SQLAlchemyError as error:
@@ -116,17 +121,25 @@ def place(engine: Engine) -> str:
     return printable(engine.url.render_as_string(hide_password=True))
 
 
-def _revision(engine: Engine) -> str | None:
+def _take_alone(connection: Connection) -> None:
+    """Keep other stations from migrating at the same time, until the transaction ends."""
+    if connection.dialect.name == "sqlite":
+        # Said here because Python's driver begins no transaction for a CREATE TABLE: killed half way, some tables would
+        # be there and others not.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    elif connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+
+
+def _revision(connection: Connection) -> str | None:
     """The revision of the tables, None for an empty database.
 
     :raises StoreError: it is newer than this program, or the tables are not those of a station.
     """
-    from dinosaur_ad.station.history.migrations import revisions
-
-    tables = set(inspect(engine).get_table_names())
+    engine = connection.engine
+    tables = set(inspect(connection).get_table_names())
     if VERSION_TABLE in tables:
-        with engine.connect() as connection:
-            revision: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+        revision: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
         if revision is not None and revision != HEAD and revision not in revisions():
             raise StoreError(
                 f"The history in {place(engine)} has the format '{printable(revision, 40)}', which is newer than this "

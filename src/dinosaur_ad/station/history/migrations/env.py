@@ -11,6 +11,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=Base.metadata,
     version_table=VERSION_TABLE,
+    transactional_ddl=True,  # the caller began a transaction, also on SQLite
     render_as_batch=True,  # SQLite changes a table by copying it
 )
 with context.begin_transaction():
