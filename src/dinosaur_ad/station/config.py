@@ -91,6 +91,8 @@ class SourceConfig:
     trigger: str = "every"
     topic: str = ""
     """mqtt: the topic whose messages trigger."""
+    empty: Path | None = None
+    """present: a picture of the empty scene; without it the first frames show it."""
     view: str = ""
     task: str | None = None
     """The product, if this source sees one alone; otherwise it is found out."""

@@ -94,7 +94,8 @@ class Source:
         self._lock = threading.Lock()
         self._state, self._reason, self._since = STOPPED, "", _now()
         self._last: str | None = None
-        self._counts = dict.fromkeys(("pictures", "accepted", "dropped", "known", "ignored", "damaged", "skipped"), 0)
+        counted = ("frames", "pictures", "accepted", "dropped", "known", "ignored", "damaged", "skipped")
+        self._counts = dict.fromkeys(counted, 0)
         self._losses = 0
 
     @property
