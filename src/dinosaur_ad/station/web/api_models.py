@@ -151,10 +151,16 @@ class FeedbackAsked(Asked):
 
 
 class DecisionAsked(Asked):
-    """Feedback of the tray to decide on; ``force`` teaches what the guard refused."""
+    """Feedback of the tray to teach; ``force`` teaches what the guard refused."""
 
     feedback: Ids
     force: bool = False
+
+
+class RefusalAsked(Asked):
+    """Feedback of the tray that is not taught, and why."""
+
+    feedback: Ids
     reason: Annotated[str, Field(max_length=2000)] = ""
 
 
@@ -206,7 +212,7 @@ class PartsAsked(Asked):
 class OneJob(Answered):
     """Teaching that waits, runs or has ended: ``state`` and ``sentence`` say which and how."""
 
-    id: int | str
+    id: int
     kind: str
     task: str
     by: str

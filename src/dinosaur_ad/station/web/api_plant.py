@@ -14,7 +14,7 @@ from dinosaur_ad._text import did_you_mean, printable
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.metrics import prometheus_text
 from dinosaur_ad.station.tables import ChangeRow, WarningRow
-from dinosaur_ad.station.web.access import Engineer, Inspector, Viewer, visitor
+from dinosaur_ad.station.web.access import Inspector, Operator, Viewer, visitor
 from dinosaur_ad.station.web.api_json import plain
 from dinosaur_ad.station.web.api_models import Alive, OneChange, OneWarning, Problem, Ready
 from dinosaur_ad.station.web.event_stream import EventStreamResponse, stream_for
@@ -73,7 +73,7 @@ def list_warnings(request: Request, person: Viewer, all_of_them: bool = Query(Fa
 
 
 @router.post("/warnings/{warning_id}/close", status_code=204, responses={404: {"model": Problem}})
-def close_warning(warning_id: int, request: Request, person: Engineer) -> None:
+def close_warning(warning_id: int, request: Request, person: Operator) -> None:
     """Say that a warning was dealt with."""
     try:
         request.app.state.station.history.close_warning(warning_id, person.name)

@@ -64,7 +64,7 @@ async def set_up(request: Request, person: Annotated[Person, Depends(needs("admi
     """Make the first account; only on the machine itself, and only while there is none."""
     accounts = request.app.state.station.accounts
     if not person.local:
-        raise HTTPException(403, "There are accounts already; make more of them on the page People.")
+        raise HTTPException(409, "There are accounts already; make more of them on the page People.")
     form = await request.form()
     name, password = _text(form, "name"), _text(form, "password")
     try:
