@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import socket
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -149,6 +150,7 @@ class OpcUaServer(Sink):
     async def _serve(self, stopping: asyncio.Event) -> None:
         from asyncua import Server
 
+        self._check_port()  # building the server's nodes takes a second or more; not for a port that is taken
         server = Server(user_manager=self._people())
         await server.init()
         await self._build(server)
@@ -165,6 +167,12 @@ class OpcUaServer(Sink):
         finally:
             self._obstacle = "The OPC UA server was stopped."
             await server.stop()
+
+    def _check_port(self) -> None:
+        address = split_address(self.config.url, self.config.name)
+        host = address.hostname or ""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, address.port or DEFAULT_PORT), family=family).close()
 
     async def _build(self, server: Any) -> None:
         from asyncua import ua

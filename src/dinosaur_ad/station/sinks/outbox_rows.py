@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy import CursorResult, delete, func, select, union_all, update
 from sqlalchemy.orm import Session
 
 from dinosaur_ad.station.history.moments import stamp
@@ -93,10 +93,11 @@ def told_before(session: Session, sink: str) -> Told:
     verdict = OutboxRow.payload["verdict"].as_string().label("said")
     is_part = (OutboxRow.sink == sink, OutboxRow.kind == "part")
     recorded = select(PartRow.verdict, func.count()).group_by(PartRow.verdict)
-    counts = {row[0]: row[1] for row in session.execute(recorded)}
-    to_come = select(verdict, func.count()).where(*is_part, OutboxRow.delivered.is_(None)).group_by("said")
-    for name, count in session.execute(to_come):
-        counts[name] = max(0, counts.get(name, 0) - count)
+    to_come = select(verdict, -func.count()).where(*is_part, OutboxRow.delivered.is_(None)).group_by("said")
+    counts: dict[str, int] = {}
+    # One statement: a part that is recorded meanwhile is in both halves or in none.
+    for row in session.execute(union_all(recorded, to_come)):
+        counts[row[0]] = max(0, counts.get(row[0], 0) + row[1])
     last = select(OutboxRow.payload).where(*is_part, OutboxRow.delivered.is_not(None))
     return Told(counts, session.scalar(last.order_by(OutboxRow.id.desc()).limit(1)))
 
