@@ -303,10 +303,12 @@ def test_sinks_get_a_message_with_the_part_once(tmp_path: Path) -> None:
 def test_postgresql_stopped_and_started_while_parts_come_loses_nothing(tmp_path: Path) -> None:
     server = PostgresServer()
     try:
-        server.start()
         history = History(server.url, tmp_path)
         with running(tmp_path, history=history) as (recorder, _):
-            number = 0
+            recorder.keep(judged(0))
+            number = 1
+            wait_until(lambda: recorder.state()["database_error"] is not None)
+            server.start()
             for _ in range(2):
                 for _ in range(40):
                     recorder.keep(judged(number))

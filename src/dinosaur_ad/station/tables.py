@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, Boolean, Float, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import JSON, Boolean, Float, ForeignKey, Index, Integer, String, Text, literal_column
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 TIME = String(32)
@@ -202,4 +202,7 @@ class AuditRow(Base):
 
 
 Index("parts_task_taken", PartRow.task, PartRow.taken)
+# The views that have files: what retention goes through, however many rows there are without.
+_HAS_FILES = ViewRow.bytes > literal_column("0")
+Index("views_kept", ViewRow.id, ViewRow.bytes, sqlite_where=_HAS_FILES, postgresql_where=_HAS_FILES)
 Index("outbox_waiting", OutboxRow.sink, OutboxRow.delivered, OutboxRow.refused, OutboxRow.id)

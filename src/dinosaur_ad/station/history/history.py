@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -63,6 +64,7 @@ class History(Logbook):
         self._engine = make_engine(database_url(url, self.folder))
         self._opening = threading.Lock()
         self._opened = False
+        self._failed: tuple[float, HistoryDownError] | None = None
 
     def open(self) -> None:
         """Connect to the database and bring its tables up to date; does nothing if that was done before.
@@ -73,12 +75,18 @@ class History(Logbook):
         with self._opening:
             if self._opened:
                 return
+            if self._failed and time.monotonic() - self._failed[0] < 1.0:
+                raise self._failed[1]  # so that many threads do not each wait for the server, one after the other
             try:
                 make_folder(self.folder)
             except OSError as error:
                 sentence = f"The folder '{printable(self.folder)}' of the history cannot be made: {first_line(error)}."
                 raise StoreError(sentence) from error
-            open_database(self._engine)
+            try:
+                open_database(self._engine)
+            except HistoryDownError as error:
+                self._failed = time.monotonic(), error
+                raise
             self._opened = True
 
     def close(self) -> None:
@@ -98,7 +106,8 @@ class History(Logbook):
 
         :raises HistoryDownError: the database does not answer.
         """
-        self.open()
+        if not self._opened:
+            self.open()
         try:
             with Session(self._engine, expire_on_commit=False) as session, session.begin():
                 yield session

@@ -49,7 +49,7 @@ def record_parts(
     session.flush()
     recorded = [RecordedPart(row.id, row.key, new) for row, new in begun]
     for part, each in zip(packed, recorded, strict=True):
-        if each.new:
+        if each.new and sinks:
             queue_rows(session, "part", each.key, _message(part.document, each.id), sinks, part.document["verdict"])
     return recorded
 
@@ -158,5 +158,4 @@ def _message(document: dict[str, Any], part_id: int) -> dict[str, Any]:
     views = [
         {name: value for name, value in view.items() if name not in ("picture", "map")} for view in document["views"]
     ]
-    message: dict[str, Any] = storable(document | {"views": views, "id": part_id})
-    return message
+    return document | {"views": views, "id": part_id}

@@ -6,6 +6,8 @@ import hashlib
 import math
 from typing import Any
 
+import numpy as np
+
 KEY_LENGTH = 400
 NAME_LENGTH = 200
 _HASH_LENGTH = 64
@@ -17,6 +19,8 @@ def storable_text(text: str) -> str:
     >>> storable_text("a\x00b\udcff")
     'a\\x00b\\udcff'
     """
+    if text.isprintable():  # nearly all text; surrogates and NUL are not
+        return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\x00")
 
 
@@ -39,9 +43,11 @@ def storable(value: Any) -> Any:
     >>> storable({"score": float("nan"), "box": (1, 2)})
     {'score': None, 'box': [1, 2]}
     """
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, str):
         return storable_text(value)
-    if isinstance(value, bool) or value is None:
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
         return int(value)
@@ -49,8 +55,6 @@ def storable(value: Any) -> Any:
         return {storable_text(str(key)): storable(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [storable(each) for each in value]
-    try:
-        number = float(value)  # also those of NumPy
-    except (TypeError, ValueError):
-        return storable_text(str(value))
-    return number if math.isfinite(number) else None
+    if isinstance(value, np.generic | np.ndarray):
+        return storable(value.tolist())
+    return storable_text(str(value))

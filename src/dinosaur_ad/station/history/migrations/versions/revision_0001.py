@@ -62,6 +62,8 @@ def _parts() -> None:
         sa.Column("map", sa.String(200), nullable=False),
         sa.Column("bytes", sa.Integer, nullable=False),
     )
+    has_files = sa.text("bytes > 0")
+    op.create_index("views_kept", "views", ["id", "bytes"], sqlite_where=has_files, postgresql_where=has_files)
     op.create_table(
         "feedback",
         sa.Column("id", sa.Integer, primary_key=True),
