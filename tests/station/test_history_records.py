@@ -172,6 +172,24 @@ def test_a_question_without_sense_is_said(tmp_path: Path, query: dict[str, str])
         history.search(PartQuery(**query))  # type: ignore[arg-type]
 
 
+def test_odd_questions_find_nothing(history: History) -> None:
+    history.record_part(judged(1))
+    for number in (0, -1, 2**31, 2**70):
+        assert history.part(number) is None
+        assert history.picture_path(number) is None
+        assert history.one_feedback(number) is None
+        with pytest.raises(InputError):
+            history.save_feedback(number, "anna", "fine")
+        with pytest.raises(InputError):
+            history.close_warning(number, "anna")
+    for odd in ("\x00", "\udcff", "x" * 5000, "'; DROP TABLE parts; --", "\\"):
+        assert history.search(PartQuery(text=odd)).parts == []
+        assert history.search(PartQuery(task=odd, source=odd)).parts == []
+        assert history.known([odd]) == set()
+    assert len(history.search(PartQuery(before_id=2**70, limit=2**70)).parts) == 1
+    assert history.search(PartQuery(before_id=-(2**70))).parts == []
+
+
 def test_feedback_waits_is_decided_and_can_be_taken_back(history: History) -> None:
     history.record_part(judged(1, "anomalous"))
     first = history.save_feedback(1, "anna", "defect")

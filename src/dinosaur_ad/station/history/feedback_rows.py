@@ -9,7 +9,7 @@ from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.history.moments import now_stamp
 from dinosaur_ad.station.history.searching import ANSWERS
-from dinosaur_ad.station.history.storable import NAME_LENGTH, storable_key, storable_text
+from dinosaur_ad.station.history.storable import NAME_LENGTH, is_id, storable_key, storable_text
 from dinosaur_ad.station.tables import FeedbackRow, PartRow
 
 STATES = ("waiting", "taught", "kept", "refused", "noted", "withdrawn")
@@ -24,7 +24,7 @@ def add_feedback(session: Session, part_id: int, by: str, answer: str, product: 
     """
     if answer not in ANSWERS:
         raise InputError(f"An answer is one of {', '.join(ANSWERS)}, got '{printable(answer, 60)}'.")
-    part = session.get(PartRow, part_id)
+    part = session.get(PartRow, part_id) if is_id(part_id) else None
     if part is None:
         raise InputError(f"The history has no part {part_id}.")
     for before in part.feedback:
@@ -51,7 +51,7 @@ def set_state(session: Session, feedback_id: int, state: str, by: str, outcome: 
     """
     if state not in STATES:
         raise InputError(f"The state of feedback is one of {', '.join(STATES)}, got '{printable(state, 60)}'.")
-    row = session.get(FeedbackRow, feedback_id)
+    row = session.get(FeedbackRow, feedback_id) if is_id(feedback_id) else None
     if row is None:
         raise InputError(f"The history has no feedback {feedback_id}.")
     _decide(row, state, by, outcome)
@@ -74,7 +74,7 @@ def feedback_row(session: Session, feedback_id: int) -> FeedbackRow | None:
     """One answer with its part."""
     part = joinedload(FeedbackRow.part)
     options = (part.selectinload(PartRow.views), part.selectinload(PartRow.feedback))
-    return session.get(FeedbackRow, feedback_id, options=options)
+    return session.get(FeedbackRow, feedback_id, options=options) if is_id(feedback_id) else None
 
 
 def _decide(row: FeedbackRow, state: str, by: str, outcome: str) -> None:

@@ -43,7 +43,7 @@ from dinosaur_ad.station.history.picture_files import (
 from dinosaur_ad.station.history.recording import AT_ONCE, RecordedPart, record_parts
 from dinosaur_ad.station.history.retention import Removed
 from dinosaur_ad.station.history.searching import PartPage, PartQuery, ScorePoint
-from dinosaur_ad.station.history.storable import storable_key
+from dinosaur_ad.station.history.storable import is_id, storable_key
 from dinosaur_ad.station.part import WORST_FIRST, JudgedPart
 from dinosaur_ad.station.tables import FeedbackRow, PartRow, ViewRow
 
@@ -144,11 +144,15 @@ class History(Logbook):
 
     def part(self, part_id: int) -> PartRow | None:
         """A part with its views and feedback."""
+        if not is_id(part_id):
+            return None
         with self.session() as session:
             return session.scalar(searching.with_all(select(PartRow).where(PartRow.id == part_id)))
 
     def view(self, view_id: int) -> ViewRow | None:
         """One picture of a part."""
+        if not is_id(view_id):
+            return None
         with self.session() as session:
             return session.get(ViewRow, view_id)
 

@@ -13,7 +13,7 @@ from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.config import SinkConfig
 from dinosaur_ad.station.history.moments import now_stamp
 from dinosaur_ad.station.history.outgoing import queue_rows
-from dinosaur_ad.station.history.storable import NAME_LENGTH, storable, storable_key, storable_text
+from dinosaur_ad.station.history.storable import NAME_LENGTH, is_id, storable, storable_key, storable_text
 from dinosaur_ad.station.tables import AuditRow, ChangeRow, WarningRow
 
 _Row = TypeVar("_Row", ChangeRow, WarningRow, AuditRow)
@@ -63,7 +63,7 @@ class Logbook:
         :raises InputError: there is no such warning.
         """
         with self.session() as session:
-            row = session.get(WarningRow, warning_id)
+            row = session.get(WarningRow, warning_id) if is_id(warning_id) else None
             if row is None:
                 raise InputError(f"The history has no warning {warning_id}.")
             if row.closed is None:

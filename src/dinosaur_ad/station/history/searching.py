@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, selectinload
 from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.history.moments import stamp_of
+from dinosaur_ad.station.history.storable import NAME_LENGTH, storable_key, storable_text
 from dinosaur_ad.station.part import WORST_FIRST
 from dinosaur_ad.station.tables import PartRow
 
@@ -88,9 +89,9 @@ def conditions(query: PartQuery) -> list[ColumnElement[bool]]:
         _one_of("verdict", query.verdict, WORST_FIRST)
         found.append(PartRow.verdict == query.verdict)
     if query.task is not None:
-        found.append(PartRow.task == query.task)
+        found.append(PartRow.task == storable_key(query.task, NAME_LENGTH))
     if query.source is not None:
-        found.append(PartRow.source == query.source)
+        found.append(PartRow.source == storable_key(query.source, NAME_LENGTH))
     if query.answer is not None:
         found.append(_answer(query.answer))
     if query.since:
@@ -99,9 +100,10 @@ def conditions(query: PartQuery) -> list[ColumnElement[bool]]:
         found.append(PartRow.taken < stamp_of(query.until, end=True))
     if query.text:
         columns = (PartRow.key, PartRow.task, PartRow.reason)
-        found.append(or_(*(column.icontains(query.text, autoescape=True) for column in columns)))
-    if query.before_id is not None:
-        found.append(PartRow.id < query.before_id)
+        text = storable_text(query.text)
+        found.append(or_(*(column.icontains(text, autoescape=True) for column in columns)))
+    if query.before_id is not None and query.before_id < 2**31:
+        found.append(PartRow.id < max(0, query.before_id))
     return found
 
 
@@ -120,7 +122,7 @@ def score_points(session: Session, task: str | None, since: str | None, limit: i
     """The newest parts of a product (None: of all) for a chart, the oldest of them first."""
     columns: tuple[Any, ...] = tuple(getattr(PartRow, name) for name in ScorePoint.__dataclass_fields__)
     statement = select(*columns).where(*conditions(PartQuery(task=task, since=since)))
-    rows = session.execute(statement.order_by(PartRow.taken.desc(), PartRow.id.desc()).limit(limit))
+    rows = session.execute(statement.order_by(PartRow.taken.desc(), PartRow.id.desc()).limit(max(1, limit)))
     return [ScorePoint(*row) for row in rows][::-1]
 
 

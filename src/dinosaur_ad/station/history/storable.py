@@ -13,6 +13,11 @@ NAME_LENGTH = 200
 _HASH_LENGTH = 64
 
 
+def is_id(number: int) -> bool:
+    """Whether a row can have this id; PostgreSQL refuses to look for larger numbers."""
+    return 0 < number < 2**31
+
+
 def storable_text(text: str) -> str:
     r"""Text without NUL and without halves of characters, which stand for bytes of a broken file name.
 
