@@ -69,13 +69,16 @@ def test_verdicts_arrive_and_the_state_is_kept_for_who_comes_later(
     filled, outbox = started(broker.port)
     filled.add(1, "anomalous", "screw M4/8 +1")
     filled.add(2, "unknown", None)
-    filled.history.queue_message("warning", "7", {"id": 7, "sentence": "The light changed."}, filled.sinks)
+    filled.history.queue_message(
+        "warning", "7", {"id": 7, "kind": "all", "sentence": "The light changed."}, filled.sinks
+    )
     filled.bus.publish("warning", {"id": 7})
     until(lambda: early.of(f"{TOPIC}/warning"))
     assert early.keys() == ["cam:1", "cam:2"]
     document = json.loads(early.of(f"{TOPIC}/part")[0])
-    assert (document["message"], document["verdict"], document["score"]) == ("plc:part:cam:1", "anomalous", 1.25)
-    assert json.loads(early.of(f"{TOPIC}/warning")[0])["sentence"] == "The light changed."
+    assert (document["message_key"], document["verdict"], document["score"]) == ("plc:part:cam:1", "anomalous", 1.25)
+    warning = json.loads(early.of(f"{TOPIC}/warning")[0])
+    assert (warning["message_kind"], warning["kind"], warning["sentence"]) == ("warning", "all", "The light changed.")
     until(lambda: outbox.state()[0]["waiting"] == 0)
     assert outbox.state()[0]["state"] == "running"
     early.stop()

@@ -123,7 +123,7 @@ def test_a_message_is_signed_and_can_be_checked(receiver: Receiver, secret: Path
     assert headers["X-Dinosaur-Key"] == "mes:part:cam:1"
     assert headers["Content-Type"].startswith("application/json")
     document = json.loads(body)
-    assert (document["message"], document["kind"]) == ("mes:part:cam:1", "part")
+    assert (document["message_key"], document["message_kind"]) == ("mes:part:cam:1", "part")
     assert (document["verdict"], document["task"], document["score"]) == ("anomalous", "Gehäuse", 1.25)
 
 

@@ -36,9 +36,9 @@ class Outgoing:
         """As receivers get it: the payload with the key and the kind of the message.
 
         >>> Outgoing("plc:part:7", "part", {"verdict": "normal"}).document()
-        {'message': 'plc:part:7', 'kind': 'part', 'verdict': 'normal'}
+        {'message_key': 'plc:part:7', 'message_kind': 'part', 'verdict': 'normal'}
         """
-        return {"message": self.key, "kind": self.kind, **self.payload}
+        return {"message_key": self.key, "message_kind": self.kind, **self.payload}
 
     def body(self) -> bytes:
         """The document as JSON; what is not a number (NaN, infinity) is null, as JSON has no such numbers."""
