@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from detector_helpers import TINY_FAST, product, tiny
 from numpy.typing import NDArray
 from PIL import Image
+
+from detector_helpers import TINY_FAST, product, tiny
 
 pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed (it comes with the extra 'station')")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from detector_helpers import TINY_FAST, product, spoil, tiny
 
 pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed (it comes with the extra 'station')")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from detector_helpers import product, spoil
 
 pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed (it comes with the extra 'station')")
