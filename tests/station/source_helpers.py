@@ -44,5 +44,8 @@ def until(condition: Callable[[], Any], what: str = "it did not happen") -> None
 
 
 def until_state(source: Source, state: str) -> dict[str, Any]:
-    until(lambda: source.state()["state"] == state, f"the source did not become {state}: {source.state()}")
+    try:
+        until(lambda: source.state()["state"] == state)
+    except AssertionError:
+        raise AssertionError(f"the source did not become {state}: {source.state()}") from None
     return source.state()
