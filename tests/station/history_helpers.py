@@ -139,13 +139,15 @@ class Children:
         self._parent = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.acknowledged: set[int] = set()
 
-    def kill_after(self, seconds: float, first: int) -> None:
-        """Start one that records parts from ``first`` on, and kill it that much later."""
+    def kill_after(self, parts: int, seconds: float, first: int) -> None:
+        """Start one that records from ``first`` on, and kill it so long after it acknowledged so many parts."""
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
         self._parent.stdin.write(f"{first}\n".encode())
         self._parent.stdin.flush()
         pid = int(self._parent.stdout.readline())
+        for _ in range(parts):
+            self.acknowledged.add(int(self._parent.stdout.readline()))
         time.sleep(seconds)
         os.kill(pid, signal.SIGKILL)
         while (line := self._parent.stdout.readline()) != b"killed\n":
@@ -163,8 +165,8 @@ def fork_children(folder: Path) -> None:
     for line in iter(sys.stdin.readline, ""):
         pid = os.fork()
         if pid == 0:
+            os.write(1, f"{os.getpid()}\n".encode())
             record_until_killed(folder, int(line))
-        os.write(1, f"{pid}\n".encode())
         os.waitpid(pid, 0)
         os.write(1, b"killed\n")
 

@@ -157,6 +157,13 @@ def test_a_full_disk_keeps_what_was_there_and_takes_more_later(tmp_path: Path) -
     assert again.set_aside == 0
 
 
+def test_some_of_the_disk_is_left_to_others(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, reserve=2**60)
+    with pytest.raises(OSError, match="No space"):
+        journal.append({"n": 0})
+    assert numbers(journal) == []
+
+
 def test_one_station_at_a_time(tmp_path: Path) -> None:
     first, second = Journal(tmp_path), Journal(tmp_path)
     first.open()

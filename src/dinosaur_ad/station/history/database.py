@@ -28,6 +28,8 @@ DATABASE = "history.sqlite"
 BUSY_SECONDS = 15
 """How long a writer waits for another one of SQLite."""
 CONNECT_SECONDS = 5
+WAL_BYTES = 64 * 1024 * 1024
+"""What SQLite's own log keeps on the disk after a burst."""
 MIGRATION_LOCK = 0x44534A524E
 """The number of the lock on PostgreSQL, which stations agree on."""
 _AWAY = (OperationalError, InterfaceError, InternalError, PoolTimeoutError)
@@ -177,5 +179,5 @@ def _cause(error: BaseException) -> str:
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     # synchronous=FULL: feedback and accounts are in no journal of ours, so a commit has to survive a power cut.
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"journal_size_limit={WAL_BYTES}"):
         connection.execute(f"PRAGMA {setting}")

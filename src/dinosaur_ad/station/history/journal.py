@@ -6,9 +6,11 @@ one left behind is never written to again. A segment is removed once all its ent
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -27,6 +29,8 @@ from dinosaur_ad.station.history.journal_frames import DamagedEntryError, frame,
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 32 * 1024 * 1024
+RESERVE = 8 * 1024 * 1024
+"""Bytes of the disk that the journal leaves free, so that feedback and teaching still work when it is full."""
 MOST_SET_ASIDE = 50
 """Damaged pieces that are kept to be looked at; of more, the oldest are removed."""
 
@@ -76,6 +80,7 @@ class Journal:
     folder: Path
     write: Write = write_durably
     segment_bytes: int = SEGMENT_BYTES
+    reserve: int = RESERVE
     set_aside: int = field(default=0, init=False)
     """Damaged pieces found since it was opened: each is a part, or the beginning of one, that was not yet kept."""
 
@@ -133,6 +138,8 @@ class Journal:
         """
         self.open()
         content = b"".join(frame(document, files) for document, files in entries)
+        if shutil.disk_usage(self.folder).free < self.reserve + len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
         with self._appending:
             with self._lock:
                 segment, file = self._current()

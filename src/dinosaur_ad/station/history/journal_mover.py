@@ -161,7 +161,7 @@ class JournalMover:
             self.remove_finished(rest=True)
 
     def _say(self, error: Exception) -> None:
-        sentence = str(error) if isinstance(error, DinosaurError) else f"{type(error).__name__}: {first_line(error)}"
+        sentence = _sentence(error)
         with self._changed:
             if self.error is None:
                 log.warning("Parts wait in the journal: %s", sentence)
@@ -172,6 +172,14 @@ class JournalMover:
     def _pause(self, seconds: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._ends is not None, seconds)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, DinosaurError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"The pictures cannot be stored: {error.strerror or first_line(error)}."
+    return f"The history failed: {type(error).__name__}, {first_line(error)}."
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -192,7 +192,7 @@ class Recorder:
             self._journal.append(packed.document, packed.files)
         except Exception as error:  # whatever it is, the parts behind this one are to be kept
             with self._changed:
-                self._count_lost(part, first_line(error))
+                self._count_lost(part, getattr(error, "strerror", None) or first_line(error))
         else:
             self._taken_well([part])
 
