@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,12 +64,29 @@ class NoProducts:
         return {}
 
 
+@cache
+def _empty_database() -> bytes:
+    """A database with all tables; making them takes longer than most tests."""
+    with TemporaryDirectory() as folder:
+        history = History("", folder)
+        history.open()
+        history.close()
+        return next(Path(folder).glob("*.sqlite*")).read_bytes()
+
+
+def opened_history(folder: Path) -> History:
+    """An empty history in a folder."""
+    history = History("", folder)
+    Path(history._engine.url.database).write_bytes(_empty_database())
+    history.open()
+    return history
+
+
 def fake_station(folder: Path, **server: Any) -> SimpleNamespace:
     """A station in a folder; call ``close`` when it is no longer needed."""
     settings = {"requests_a_second": 10_000.0} | server
     config = StationConfig(folder / "store", folder, server=ServerConfig(**settings))
-    history, bus = History("", folder), Bus()
-    history.open()
+    history, bus = opened_history(folder), Bus()
     spool, pipeline = Spool(folder / "spool"), FakePipeline(history, bus)
     source = Uploads(SourceConfig("upload", "upload"), pipeline.offer, spool, bus)
     source.start()

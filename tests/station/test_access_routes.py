@@ -99,6 +99,7 @@ TABLE = {
     "GET /api/v1/tray": "viewer",
     "GET /api/v1/warnings": "viewer",
     "PUT /api/v1/me/password": "viewer",
+    "DELETE /api/v1/feedback/{feedback_id}": "operator",
     "POST /api/v1/inspect": "operator",
     "POST /api/v1/parts/{part_id}/feedback": "operator",
     "POST /api/v1/pictures": "operator",

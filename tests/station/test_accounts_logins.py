@@ -10,12 +10,11 @@ import pytest
 pytest.importorskip("argon2", reason="needs the extra station")
 pytest.importorskip("sqlalchemy", reason="needs the extra station")
 
-from access_helpers import PASSWORD, add_people
+from access_helpers import PASSWORD, add_people, opened_history
 from sqlalchemy import select
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.accounts import IDLE, LONGEST, Accounts, csrf_of
-from dinosaur_ad.station.history.history import History
 from dinosaur_ad.station.tables import AccountRow, LoginRow, TokenRow
 
 
@@ -37,8 +36,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def accounts(tmp_path: Path, clock: Clock) -> Accounts:
-    history = History("", tmp_path)
-    history.open()
+    history = opened_history(tmp_path)
     yield Accounts(history, clock)
     history.close()
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.tables import FeedbackRow
-from dinosaur_ad.station.web.access import Engineer, Person, Viewer
+from dinosaur_ad.station.web.access import Engineer, Operator, Person, Viewer
 from dinosaur_ad.station.web.api_errors import invalid_sentence
 from dinosaur_ad.station.web.api_json import plain
 from dinosaur_ad.station.web.api_models import (
@@ -61,16 +61,27 @@ async def learn(
     station = request.app.state.station
     if request.headers.get("content-type", "").split(";")[0].strip().lower() == "application/json":
         asked = _parts_asked(await request.body())
-        paths = await run_in_threadpool(_part_pictures, station, asked.parts)
-        force = force or asked.force
-    else:
-        uploads = await all_pictures(request)
-        paths = await run_in_threadpool(_kept, station, name, person, uploads)
-    return await run_in_threadpool(_learn, station, name, paths, person, force)
+        return await run_in_threadpool(_learn_parts, station, name, asked, person, force)
+    uploads = await all_pictures(request)
+    return await run_in_threadpool(_learn_uploads, station, name, uploads, person, force)
 
 
-def _learn(station: Any, name: str, paths: list[Path], person: Person, force: bool) -> Any:
-    check_task_name(name)
+def _learn_parts(station: Any, name: str, asked: PartsAsked, person: Person, force: bool) -> Any:
+    _refuse_unknown_parts(station, asked.parts)
+    job = station.teaching.learn(check_task_name(name), parts=asked.parts, by=person.name, force=force or asked.force)
+    return plain(job.to_json())
+
+
+def _learn_uploads(station: Any, name: str, uploads: list[Upload], person: Person, force: bool) -> Any:
+    """Learn from uploaded pictures; they are kept where the page Teach keeps them, because a product names them."""
+    name = check_task_name(name)
+    if name in {record.name for record in station.detector.tasks()}:
+        raise InputError(f"There is a product '{printable(name)}' already; choose another name, or use its tray.")
+    draft = Draft.begin(Path(station.config.folder), person.name)
+    draft.note(task=name)
+    for number, upload in enumerate(uploads, start=1):
+        draft.add(upload.data, upload.name or f"{number}.png")
+    paths = [picture.path for picture in draft.pictures()]
     return plain(station.teaching.learn(name, paths, by=person.name, force=force).to_json())
 
 
@@ -79,7 +90,7 @@ def recalibrate(name: str, asked: PartsAsked, request: Request, person: Engineer
     """Take the threshold of a product from recorded parts that are fine, for instance of today's light."""
     station = request.app.state.station
     existing_product(station, name)
-    _part_pictures(station, asked.parts)
+    _refuse_unknown_parts(station, asked.parts)
     return plain(station.teaching.recalibrate(name, asked.parts, by=person.name, force=asked.force).to_json())
 
 
@@ -102,13 +113,20 @@ def tray(request: Request, person: Viewer) -> list[FeedbackRow]:
     return rows
 
 
-@router.post("/tray/approve", response_model=list[OneJob], status_code=202, responses=_REFUSALS)
+@router.delete("/feedback/{feedback_id}", status_code=204, responses=_REFUSALS)
+def withdraw(feedback_id: int, request: Request, person: Operator) -> None:
+    """Take back what was said of a part, as long as it was not taught."""
+    station = request.app.state.station
+    _refuse_unknown_feedback(station, [feedback_id])
+    station.teaching.withdraw(feedback_id, person.name)
+
+
+@router.post("/tray/approve", response_model=OneJob, status_code=202, responses=_REFUSALS)
 def approve(asked: DecisionAsked, request: Request, person: Engineer) -> Any:
-    """Teach feedback of the tray: parts that are fine become normal, defects go to the gallery."""
+    """Teach parts of the tray that were called fine; with ``force`` also those that the guard refused."""
     station = request.app.state.station
     _refuse_unknown_feedback(station, asked.feedback)
-    jobs = station.teaching.update_from_tray(asked.feedback, by=person.name, force=asked.force)
-    return [plain(job.to_json()) for job in (jobs if isinstance(jobs, list | tuple) else [jobs])]
+    return plain(station.teaching.update_from_tray(asked.feedback, by=person.name, force=asked.force).to_json())
 
 
 @router.post("/tray/refuse", status_code=204, responses=_REFUSALS)
@@ -116,9 +134,7 @@ def refuse(asked: RefusalAsked, request: Request, person: Engineer) -> None:
     """Take feedback out of the tray without teaching it."""
     station = request.app.state.station
     _refuse_unknown_feedback(station, asked.feedback)
-    for number in asked.feedback:
-        station.history.decide_feedback(number, "refused", person.name, asked.reason)
-    station.bus.publish("tray", {"refused": asked.feedback, "by": person.name})
+    station.teaching.refuse(asked.feedback, person.name, asked.reason)
 
 
 @router.get("/jobs", response_model=list[OneJob])
@@ -144,36 +160,13 @@ def _parts_asked(body: bytes) -> PartsAsked:
         raise HTTPException(422, invalid_sentence(problem | {"loc": ("body", *error.errors()[0]["loc"])})) from None
 
 
-def _part_pictures(station: Any, parts: list[int]) -> list[Path]:
-    """The files of the pictures of recorded parts."""
-    found: list[Path] = []
+def _refuse_unknown_parts(station: Any, parts: list[int]) -> None:
     for number in parts:
-        row = station.history.part(number) if 0 < number < 2**31 else None
-        if row is None:
+        if not 0 < number < 2**31 or station.history.part(number) is None:
             raise HTTPException(404, f"The history has no part {printable(number, 30)}.")
-        paths = [station.history.picture_path(view.id) for view in row.views]
-        if not all(paths):
-            raise HTTPException(409, f"The picture of part {number} was not kept, or has been removed since.")
-        found += paths
-    return found
-
-
-def _kept(station: Any, name: str, person: Person, uploads: list[Upload]) -> list[Path]:
-    """Keep uploaded pictures where the page Teach keeps them, because a product names its normal pictures."""
-    check_task_name(name)
-    if name in {record.name for record in station.detector.tasks()}:
-        raise InputError(f"There is a product '{printable(name)}' already; choose another name, or use its tray.")
-    draft = Draft.begin(Path(station.config.folder), person.name)
-    draft.note(task=name)
-    for number, upload in enumerate(uploads, start=1):
-        draft.add(upload.data, upload.name or f"{number}.png")
-    return [picture.path for picture in draft.pictures()]
 
 
 def _refuse_unknown_feedback(station: Any, numbers: list[int]) -> None:
     for number in numbers:
-        row = station.history.one_feedback(number) if 0 < number < 2**31 else None
-        if row is None:
+        if not 0 < number < 2**31 or station.history.one_feedback(number) is None:
             raise HTTPException(404, f"The history has no feedback {printable(number, 30)}.")
-        if row.state != "waiting":
-            raise HTTPException(409, f"The feedback {number} does not wait any more; it is {row.state}.")

@@ -1,0 +1,373 @@
+"""A client of a station's API, with nothing but the standard library.
+
+    station = StationClient("http://127.0.0.1:8765", token="dino_...")
+    part = station.inspect("part-0117.png")
+    if part.verdict != "normal":
+        reject(part.reason or part.task)
+
+What the station refuses raises a :class:`StationError` with the station's own sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
+
+from dinosaur_ad._text import first_line, printable
+from dinosaur_ad.errors import DinosaurError, InputError
+
+Json = dict[str, Any]
+_QUIET_SECONDS = 45.0  # a stream that says nothing for so long, not even a heartbeat, is broken
+
+
+class StationError(DinosaurError):
+    """The station refused or could not be reached; ``status`` is that of HTTP, 0 where there was no answer."""
+
+    def __init__(self, sentence: str, status: int = 0) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """A part as the station judged it. ``id`` is None where it is not recorded yet; ``raw`` is the whole answer."""
+
+    key: str
+    verdict: str
+    task: str | None
+    score: float | None
+    threshold: float | None
+    p_value: float | None
+    reason: str
+    taken: str
+    id: int | None = None
+    answer: str | None = None
+    raw: Json = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def regions(self) -> list[Json]:
+        """What was found, of all views: contour, box, area and peak of each region."""
+        found = [(view.get("inspection") or {}).get("regions", []) for view in self.raw.get("views", [])]
+        return [region for regions in found for region in regions]
+
+
+@dataclass(frozen=True)
+class TeachingJob:
+    """Teaching that waits, runs or has ended; ``result`` has the numbers."""
+
+    id: int
+    kind: str
+    task: str
+    state: str
+    done: int
+    total: int | None
+    sentence: str
+    result: Json | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing follows any more."""
+        return self.state not in ("waiting", "running")
+
+
+@dataclass(frozen=True)
+class StationEvent:
+    """Something that happened in the station: "part", "recorded", "job", "warning", "source", "sink", "change"..."""
+
+    kind: str
+    body: Json
+
+
+class StationClient:
+    """The API of the station at ``url``. ``ca_file`` has the certificate of a station that signs its own."""
+
+    def __init__(
+        self, url: str, token: str | None = None, *, timeout: float = 90.0, ca_file: str | Path | None = None
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"'{printable(url, 100)}' is no address of a station; expected http://host:port.")
+        self._base = f"{parts.scheme}://{parts.netloc}/api/v1"
+        self._token, self._timeout = token, timeout
+        context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+        # A station is on this machine or in this plant: no proxy, and no redirect that would carry the token elsewhere.
+        self._opener: OpenerDirector = build_opener(ProxyHandler({}), _NoRedirect(), HTTPSHandler(context=context))
+
+    # --- pictures in, verdicts out ---
+
+    def inspect(
+        self,
+        picture: str | Path | bytes,
+        *,
+        task: str | None = None,
+        key: str = "",
+        part: str = "",
+        source: str = "upload",
+    ) -> PartResult:
+        """Have a picture (a file, or its bytes) judged now."""
+        answer = self._send_picture("/inspect", picture, task, key, part, source)
+        return _part(answer)
+
+    def give(
+        self,
+        picture: str | Path | bytes,
+        *,
+        task: str | None = None,
+        key: str = "",
+        part: str = "",
+        source: str = "upload",
+    ) -> str:
+        """Give a picture to a source, to be judged when it is its turn; returns its key."""
+        return str(self._send_picture("/pictures", picture, task, key, part, source)["key"])
+
+    def trigger(self, source: str, part: str = "") -> None:
+        """Have a camera take a picture now."""
+        self._ask("POST", f"/sources/{quote(source, safe='')}/trigger", {"part": part})
+
+    # --- what was recorded ---
+
+    def parts(self, **query: Any) -> Iterator[PartResult]:
+        """Recorded parts, the newest first: ``task``, ``verdict``, ``source``, ``answer``, ``since``, ``until``,
+        ``text``; ``limit`` is how many are asked for at a time."""
+        page: Json = {"next_before": query.pop("before_id", None)}
+        while True:
+            wanted = query if page["next_before"] is None else query | {"before_id": page["next_before"]}
+            page = self._ask("GET", "/parts", wanted)
+            yield from map(_part, page["parts"])
+            if page["next_before"] is None:
+                return
+
+    def part(self, number: int) -> PartResult:
+        """One recorded part."""
+        return _part(self._ask("GET", f"/parts/{int(number)}"))
+
+    def picture(self, part: PartResult, view: int = 0, kind: str = "picture") -> bytes:
+        """A picture of a recorded part as bytes: "picture", "thumbnail" or "overlay"."""
+        if kind not in ("picture", "thumbnail", "overlay") or part.id is None:
+            raise InputError("There is a picture, a thumbnail or an overlay of every part that was recorded.")
+        number = part.raw["views"][view]["id"]
+        with self._open("GET", f"/parts/{part.id}/views/{number}/{kind}") as answer:
+            return answer.read()
+
+    def say(self, part: int, answer: str, *, product: str | None = None, note: str = "") -> int:
+        """Say what a part really is: "fine", "defect", "not sure", "other product"; returns the feedback's number."""
+        said = self._ask(
+            "POST", f"/parts/{int(part)}/feedback", body={"answer": answer, "product": product, "note": note}
+        )
+        return int(said["id"])
+
+    # --- products and teaching ---
+
+    def products(self) -> list[Json]:
+        """All products with their settings and counts."""
+        return self._list("/products")
+
+    def learn(
+        self, name: str, pictures: Sequence[str | Path] = (), *, parts: Sequence[int] = (), force: bool = False
+    ) -> TeachingJob:
+        """Teach a new product from files of normal pictures, or from recorded parts."""
+        path, query = f"/products/{quote(name, safe='')}/learn", {"force": "true"} if force else {}
+        if not pictures:
+            return _job(self._ask("POST", path, query, body={"parts": list(parts)}))
+        kind, data = _form([_read(picture) for picture in pictures])
+        return _job(self._ask("POST", path, query, data=data, kind=kind))
+
+    def recalibrate(self, name: str, parts: Sequence[int], *, force: bool = False) -> TeachingJob:
+        """Take the threshold of a product from recorded parts that are fine."""
+        body = {"parts": list(parts), "force": force}
+        return _job(self._ask("POST", f"/products/{quote(name, safe='')}/recalibrate", body=body))
+
+    def tray(self) -> list[Json]:
+        """The feedback that waits to be taught."""
+        return self._list("/tray")
+
+    def approve(self, feedback: Sequence[int], *, force: bool = False) -> TeachingJob:
+        """Teach feedback of the tray."""
+        return _job(self._ask("POST", "/tray/approve", body={"feedback": list(feedback), "force": force}))
+
+    def job(self, number: int) -> TeachingJob:
+        """How far a job is."""
+        return _job(self._ask("GET", f"/jobs/{int(number)}"))
+
+    def wait(self, job: TeachingJob, timeout: float = 600.0, every: float = 0.5) -> TeachingJob:
+        """Wait until a job has ended.
+
+        :raises StationError: it has not within ``timeout`` seconds.
+        """
+        ends = time.monotonic() + timeout
+        while not job.ended:
+            if time.monotonic() > ends:
+                raise StationError(f"The job {job.id} ({job.kind} of '{job.task}') is still {job.state}.")
+            time.sleep(every)
+            job = self.job(job.id)
+        return job
+
+    def configure(self, name: str, **settings: float | bool) -> Json:
+        """Set a product: sensitivity, false_alarms, threshold, preset_sensitivity, smallest_area."""
+        return self._ask("PATCH", f"/products/{quote(name, safe='')}/settings", body=dict(settings))
+
+    def undo(self, name: str) -> str:
+        """Take back the last change of a product; which it was."""
+        return str(self._ask("POST", f"/products/{quote(name, safe='')}/undo")["undone"])
+
+    def redo(self, name: str) -> str:
+        """Make the change again that was taken back last; which it was."""
+        return str(self._ask("POST", f"/products/{quote(name, safe='')}/redo")["redone"])
+
+    # --- the station ---
+
+    def ready(self) -> bool:
+        """Whether parts are judged and recorded now."""
+        try:
+            return bool(self._ask("GET", "/ready")["ready"])
+        except StationError as error:
+            if error.status == 503:
+                return False
+            raise
+
+    def state(self) -> Json:
+        """All there is to say of the station now."""
+        return self._ask("GET", "/state")
+
+    def warnings(self) -> list[Json]:
+        """The warnings that are open."""
+        return self._list("/warnings")
+
+    def changes(self, task: str | None = None) -> list[Json]:
+        """Who changed what of the products, the newest first."""
+        return self._list("/changes", {} if task is None else {"task": task})
+
+    def events(self) -> Iterator[StationEvent]:
+        """What happens from now on, until the station or the caller ends it."""
+        with self._open("GET", "/events", timeout=_QUIET_SECONDS) as stream:
+            kind, data = "message", ""
+            while line := _line(stream):
+                text = line.decode("utf-8", "replace").rstrip("\r\n")
+                if text.startswith("event: "):
+                    kind = text[7:]
+                elif text.startswith("data: "):
+                    data += text[6:]
+                elif not text and data:
+                    yield StationEvent(kind, json.loads(data))
+                    kind, data = "message", ""
+
+    # --- how it asks ---
+
+    def _send_picture(
+        self, path: str, picture: str | Path | bytes, task: str | None, key: str, part: str, source: str
+    ) -> Json:
+        name, data = ("", picture) if isinstance(picture, bytes) else _read(picture)
+        query = {"source": source, "key": key, "part": part, "name": name} | ({} if task is None else {"task": task})
+        return self._ask("POST", path, query, data=data, kind="application/octet-stream")
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        *,
+        body: Json | None = None,
+        data: bytes | None = None,
+        kind: str = "application/json",
+    ) -> Json:
+        sent = json.dumps(body).encode() if body is not None else data
+        with self._open(method, path, query, sent, kind) as answer:
+            content = answer.read()
+        return _decoded(content) if content else {}
+
+    def _list(self, path: str, query: Mapping[str, Any] | None = None) -> list[Json]:
+        found: Any = self._ask("GET", path, query)
+        return list(found)
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        data: bytes | None = None,
+        kind: str = "application/json",
+        timeout: float | None = None,
+    ) -> HTTPResponse:
+        given = {key: value for key, value in (query or {}).items() if value not in (None, "")}
+        address = self._base + path + (f"?{urlencode(given)}" if given else "")
+        headers = {"Accept": "application/json"} | ({"Content-Type": kind} if data is not None else {})
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        request = Request(address, data=data, headers=headers, method=method)
+        try:
+            answer: HTTPResponse = self._opener.open(request, timeout=timeout or self._timeout)
+            return answer
+        except HTTPError as error:
+            with error:
+                raise StationError(_sentence(error), error.code) from None
+        except (URLError, OSError, HTTPException) as error:
+            reason = first_line(getattr(error, "reason", None) or error) if isinstance(error, URLError) else error
+            raise StationError(f"The station at {self._base} does not answer: {printable(reason, 200)}.") from error
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Follow none: the answer is an error then."""
+
+
+def _line(stream: HTTPResponse) -> bytes:
+    try:
+        return stream.readline()
+    except (OSError, HTTPException) as error:
+        raise StationError(f"The event stream broke off: {first_line(error)}.") from error
+
+
+def _sentence(error: HTTPError) -> str:
+    """The station's own sentence; what HTTP says where something else answered."""
+    try:
+        return str(json.loads(error.read())["error"])
+    except (ValueError, KeyError, TypeError, OSError, HTTPException):
+        return f"The station answered {error.code} ({printable(error.reason, 100)})."
+
+
+def _decoded(content: bytes) -> Json:
+    try:
+        found: Json = json.loads(content)
+    except ValueError:
+        raise StationError("The answer is not JSON; is there a station at this address?") from None
+    return found
+
+
+def _read(picture: str | Path | bytes) -> tuple[str, bytes]:
+    if isinstance(picture, bytes):
+        return "", picture
+    path = Path(picture)
+    try:
+        return path.name, path.read_bytes()
+    except OSError as error:
+        raise InputError(f"The picture '{printable(path)}' cannot be read ({error.strerror}).") from None
+
+
+def _form(files: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
+    """The type and the body of a form with files."""
+    border = token_hex(16)
+    parts = []
+    for name, data in files:
+        shown = quote(name, safe=" ()[]+,=@~!$&';")  # nothing that would end the header
+        head = f'--{border}\r\nContent-Disposition: form-data; name="pictures"; filename="{shown}"\r\n'
+        parts.append(f"{head}Content-Type: application/octet-stream\r\n\r\n".encode() + data + b"\r\n")
+    return f"multipart/form-data; boundary={border}", b"".join(parts) + f"--{border}--\r\n".encode()
+
+
+def _part(answer: Json) -> PartResult:
+    known = {name: answer.get(name) for name in PartResult.__dataclass_fields__ if name != "raw"}
+    return PartResult(**known, raw=answer)  # type: ignore[arg-type]
+
+
+def _job(answer: Json) -> TeachingJob:
+    return TeachingJob(**{name: answer.get(name) for name in TeachingJob.__dataclass_fields__})  # type: ignore[arg-type]
