@@ -11,6 +11,7 @@ The hashes find damage; they do not prove who made the file.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -165,6 +166,10 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         refuse_bundle(path, error)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the beginning, where a damaged directory leads
+            raise
+        refuse_bundle(path, "its directory leads out of it")
 
 
 def refuse_bundle(path: str | Path, why: object) -> NoReturn:
