@@ -191,7 +191,7 @@ class BodyLimit:
         if scope["state"]["person"] is None:
             return STRANGER_BYTES
         kind = Headers(scope=scope).get("content-type", "").lower()
-        return self._upload + EXTRA_BYTES if kind.startswith(_UPLOADS) else FORM_BYTES
+        return self._upload + EXTRA_BYTES if not kind or kind.startswith(_UPLOADS) else FORM_BYTES
 
 
 def _counted(receive: Receive, limit: int) -> Receive:
