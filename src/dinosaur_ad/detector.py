@@ -8,11 +8,8 @@ the banks, and :mod:`dinosaur_ad.store` keeps them on disk.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict
-from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,22 +19,19 @@ from PIL import Image
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank import task_sensitivity
-from dinosaur_ad.bank.bank_files import Arrays, read_bank, read_tiling
+from dinosaur_ad.bank.bank_files import read_bank, read_tiling
 from dinosaur_ad.bank.bank_set import BankSet, nothing_learned
 from dinosaur_ad.bank.budget import check_precision, parse_bytes
-from dinosaur_ad.bank.building import BankBuilder
-from dinosaur_ad.bank.changing import Wanted, change_task, task_settings
-from dinosaur_ad.bank.checking import Check, CheckedImage, Checking, folders_of, promised
-from dinosaur_ad.bank.gallery import Defect, Gallery, GalleryChange, read_gallery, refuse_normal
-from dinosaur_ad.bank.guard import TeachingGuard
+from dinosaur_ad.bank.changing import Wanted, task_settings
+from dinosaur_ad.bank.checking import Check, CheckedImage, Checking, folders_of
+from dinosaur_ad.bank.gallery import Defect, GalleryChange, read_gallery, refuse_normal
 from dinosaur_ad.bank.image_features import FeatureExtractor, Progress, other_size
-from dinosaur_ad.bank.position import AUTO, Position, check_position, refuse_another, refuse_in_tiles
-from dinosaur_ad.bank.recalibrating import CalibrationImages
+from dinosaur_ad.bank.position import AUTO
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.bank.shifting import ShiftWatch
-from dinosaur_ad.bank.teaching import EARLY_COPIES, TrainingImages
+from dinosaur_ad.bank.task_teacher import TaskTeacher, TeachingPlace
 from dinosaur_ad.bank.tile_choice import WantedTiles
-from dinosaur_ad.bank.verdict import ANOMALOUS, UNKNOWN, Verdicts, check_rate, check_task, why_not_ready
+from dinosaur_ad.bank.verdict import ANOMALOUS, UNKNOWN, Verdicts, check_rate, check_task
 from dinosaur_ad.core.drift import ShiftNotice
 from dinosaur_ad.core.exposure import measure_exposure
 from dinosaur_ad.core.tiles import Tiling
@@ -57,7 +51,7 @@ from dinosaur_ad.images.stream import (
     timed,
 )
 from dinosaur_ad.images.zones import Zones
-from dinosaur_ad.inspection import Changed, Inspection, Learned, Rejected, Suspect, TaskSettings
+from dinosaur_ad.inspection import Changed, Inspection, Learned, Rejected, TaskSettings
 from dinosaur_ad.presets import Preset, as_shipped, preset_for
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
 from dinosaur_ad.watch.watch_event import WatchEvent
@@ -65,8 +59,6 @@ from dinosaur_ad.watch.watcher import ADOPTING, Watcher, adopt_proposal, dismiss
 
 # Images read, encoded and scored together by inspect.
 INSPECT_AT_ONCE = 16
-# What a task's manifest records of the encoder.
-MADE_BY = ("encoder", "fingerprint", "provider", "precision", "fallback")
 
 
 class Dinosaur:
@@ -133,11 +125,20 @@ class Dinosaur:
         self._verdicts = Verdicts(self.preset, self._features)
         self.seed = int(header.get("seed", seed))
         self._banks = BankSet(self.preset, cache_bytes, threads=self._options.threads)
-        self._bank_precision = check_precision(bank_precision)
-        self._budget = None if budget is None else parse_bytes(budget)
         self.waiting: Callable[[str], None] | None = None
         """Called with a sentence while teaching: another process is waited for, or the task can be used already."""
         self._given = self._checked(encoder) if isinstance(encoder, Encoder) else None
+        self._teacher = TaskTeacher(
+            self.preset,
+            self.seed,
+            self._features,
+            self._banks,
+            TeachingPlace(
+                lambda: self._store, lambda: self.store, self.info, self._missed_defects, lambda: self.waiting
+            ),
+            precision=check_precision(bank_precision),
+            budget=None if budget is None else parse_bytes(budget),
+        )
 
     # --- settings and tasks ---
 
@@ -268,27 +269,8 @@ class Dinosaur:
         :raises InputError: some images do not belong there (blank, of another task, unlike the others); ``force``
             learns them all the same.
         """
-        name, position = check_task_name(name), check_position(position, self.preset)
-        if tiles is not None:
-            refuse_in_tiles(position)
-        if self._store:
-            self._refuse_conflict(name, replace)
-
-        def begin() -> tuple[BankBuilder, TaskRecord | None]:
-            kind = self.preset.calibration if held_out is None else "held-out"
-            return BankBuilder(self.preset, self.seed, kind, precision=self._bank_precision, budget=self._budget), None
-
-        return self._teach(
-            name,
-            images,
-            begin,
-            "learn",
-            progress,
-            replaces=replace,
-            force=force,
-            held_out=held_out,
-            position=position,
-            tiles=tiles,
+        return self._teacher.learn(
+            name, images, held_out, position=position, tiles=tiles, replace=replace, force=force, progress=progress
         )
 
     def update(
@@ -309,14 +291,7 @@ class Dinosaur:
             far); ``force`` learns them all the same.
         """
         name = self._existing(name).name  # in Unicode's form NFC, as the store has it
-        check_position(position, self.preset)
-
-        def begin() -> tuple[BankBuilder, TaskRecord | None]:
-            record = self._existing(name)
-            refuse_another(name, position, Position.of(record))
-            return BankBuilder.reopened(self.preset, self.seed, self.store, record, self._budget), record
-
-        return self._teach(name, images, begin, "update", progress, replaces=True, force=force)
+        return self._teacher.update(name, images, position=position, force=force, progress=progress)
 
     def recalibrate(
         self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None
@@ -328,20 +303,7 @@ class Dinosaur:
         :raises InputError: the images are too few, do not belong there, or would move the threshold far; ``force``
             takes them all the same.
         """
-        name = self._existing(name).name
-        calibration = CalibrationImages(name, self._features, images, progress, read_tiling(self._existing(name)))
-        with self.store.teaching(name, self.waiting):
-            record = self._existing(name)
-            builder = BankBuilder.reopened(self.preset, self.seed, self.store, record, self._budget)
-            guard = self._guard(name, record)
-            started = time.perf_counter()
-            used = calibration.give_to(builder, guard)
-            suspects = guard.check_recalibration(force=force) if guard else ()
-            self._write(name, builder, record.id, "recalibrate", used, replaces=True)
-            seconds = calibration.seconds | {"calibrate": time.perf_counter() - started - calibration.seconds["encode"]}
-            missed = self._missed_defects(name)
-        learned = self._learned(self._existing(name), builder, calibration, used, seconds, guard, suspects, missed)
-        return replace_fields(learned, threshold_ratio=guard.threshold_ratio if guard else None)
+        return self._teacher.recalibrate(self._existing(name).name, images, force=force, progress=progress)
 
     def add_defects(
         self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None
@@ -364,35 +326,16 @@ class Dinosaur:
                 name, [each.large.pixels if each.large else each.pixels for each in defects], progress
             )
             refuse_normal(name, [each.name for each, passes in zip(defects, passing, strict=True) if passes])
-        return self._change_gallery(name, lambda gallery: gallery.with_images(defects), tuple(rejected))
+        return self._teacher.change_gallery(name, lambda gallery: gallery.with_images(defects), tuple(rejected))
 
     def remove_defects(self, name: str, images: Collection[str]) -> GalleryChange:
         """Take defects out of the gallery of a task, by the names of their images."""
-        return self._change_gallery(name, lambda gallery: (gallery.without(images), ()))
+        name = self._existing(name).name
+        return self._teacher.change_gallery(name, lambda gallery: (gallery.without(images), ()))
 
     def defects(self, name: str) -> tuple[Defect, ...]:
         """The confirmed defects that are kept with a task, the oldest first."""
         return read_gallery(self._with(name), self._existing(name), self.preset.size).defects
-
-    def _change_gallery(
-        self,
-        name: str,
-        change: Callable[[Gallery], tuple[Gallery, tuple[str, ...]]],
-        rejected: tuple[Rejected, ...] = (),
-    ) -> GalleryChange:
-        """Write a version of a task that differs in its gallery alone."""
-        store, name = self._with(name), self._existing(name).name
-        with store.teaching(name, self.waiting), store.writer():
-            record = self._existing(name)
-            before = read_gallery(store, record, self.preset.size)
-            after, dropped = change(before)
-            if after != before:
-                files: dict[str, Arrays] = {file: dict(store.arrays(record, file)) for file in record.files}
-                files.pop("gallery", None)
-                manifest = {key: value for key, value in record.manifest.items() if key != "gallery"}
-                note = {"defects": len(after)}
-                store.put(name, files | after.files(), manifest | after.manifest(), action="defect", note=note)
-        return GalleryChange(name, after.defects, len(set(after.defects) - set(before.defects)), dropped, rejected)
 
     def _missed_defects(self, name: str) -> tuple[str, ...]:
         """The defects of the gallery of a task that would pass now."""
@@ -432,13 +375,7 @@ class Dinosaur:
         :raises InputError: what is asked for makes no sense, for instance zones that leave nothing to inspect.
         """
         wanted = Wanted(zones, no_zones, false_alarms, threshold, sensitivity, preset_sensitivity, smallest_area)
-        name = self._existing(name).name
-        with self.store.teaching(name, self.waiting):
-            record = self._existing(name)
-            task = change_task(self.store, record, self.preset, self._features, wanted)
-            self._put(name, task.files, task.manifest, record.id, "set", {})
-            missed = self._missed_defects(name)
-        return replace_fields(task.changed, gallery_missed=missed)
+        return self._teacher.set(self._existing(name).name, wanted)
 
     def forget(self, name: str) -> None:
         """Remove a task, a damaged one too; :meth:`undo` brings it back."""
@@ -462,14 +399,6 @@ class Dinosaur:
             raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
         self._store.rename(name, new)
 
-    def _refuse_conflict(self, name: str, replaces: bool) -> None:
-        """Refuse to write a new task over one that must not be replaced."""
-        if not replaces and name in self.store:
-            raise InputError(
-                f"There is a task '{name}' already; add images to it with update, learn it anew with replace "
-                "(--replace), or choose another name."
-            )
-
     def _existing(self, name: str) -> TaskRecord:
         return self._with(name).record(name)
 
@@ -478,136 +407,6 @@ class Dinosaur:
         if self._store is None:
             raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
         return self._store
-
-    def _teach(
-        self,
-        name: str,
-        images: Images,
-        begin: Callable[[], tuple[BankBuilder, TaskRecord | None]],
-        action: str,
-        progress: Progress | None,
-        replaces: bool,
-        force: bool,
-        held_out: Images | None = None,
-        position: str = AUTO,
-        tiles: WantedTiles | None = None,
-    ) -> Learned:
-        """Learn or update; ``begin`` returns a builder and the version of the task that it continues, if any."""
-        base_builder, _ = begin()  # raises what is wrong before anything is encoded
-        training = TrainingImages(
-            name, self.preset, self._features, base_builder, images, progress, position, tiles, self.waiting
-        )
-        with self._store.teaching(name, self.waiting) if self._store else nullcontext():
-            builder, base = begin()
-            guard = self._guard(name, base)
-            early = base is None and held_out is None and training.copies >= EARLY_COPIES
-            added = training.add_to(builder, held_out, guard, with_copies=not early)
-            suspects = guard.check(builder, force=force) if guard else ()
-            started = time.perf_counter()
-            if added:
-                self._write(name, builder, base.id if base else None, action, added, replaces)
-            record, stored_in = self.store.record(name), time.perf_counter() - started
-            if early:
-                builder, record = self._with_copies(record, training, begin)
-            missed = self._missed_defects(name) if added else ()
-        seconds = training.seconds | builder.seconds | {"store": stored_in}
-        return self._learned(record, builder, training, added, seconds, guard, suspects, missed)
-
-    def _with_copies(
-        self, record: TaskRecord, training: TrainingImages, begin: Callable[[], tuple[BankBuilder, TaskRecord | None]]
-    ) -> tuple[BankBuilder, TaskRecord]:
-        """Learn moved copies of the images of a task that was just learned without them."""
-        if self.waiting:
-            self.waiting(
-                f"'{record.name}' can be used already; {training.copies} moved copies of its images are learned now, "
-                "which make it sharper and allow for small movement."
-            )
-        builder, _ = begin()
-        training.add_to(builder, None)
-        self._write(record.name, builder, record.id, "copies", training.copies, replaces=True)
-        return builder, self.store.record(record.name)
-
-    def _learned(
-        self,
-        record: TaskRecord,
-        builder: BankBuilder,
-        images: TrainingImages | CalibrationImages,
-        added: int,
-        seconds: dict[str, float],
-        guard: TeachingGuard | None,
-        suspects: tuple[Suspect, ...],
-        missed: tuple[str, ...],
-    ) -> Learned:
-        """What there is to say of a task that was just changed."""
-        scores = builder.calibration.scores
-        threshold, rate = task_sensitivity(self.preset, builder.settings, scores)
-        promise = promised(self.preset, scores, threshold, rate)
-        return Learned(
-            task=record.name,
-            images=added,
-            total_images=len(builder.images),
-            members=builder.members,
-            bytes=sum(info.bytes for info in record.files.values()),
-            rejected=tuple(images.rejected),
-            seconds=seconds,
-            duplicates=tuple(images.duplicates),
-            not_ready=why_not_ready(record.name, threshold, builder.control_scores),
-            threshold=threshold,
-            threshold_before=guard.threshold_before if guard else None,
-            suspects=suspects,
-            calibrated=promise.calibrated,
-            promised_rate=promise.rate,
-            images_needed=promise.images_needed,
-            smallest_defect=1 / (builder.tiling.grid if builder.tiling else self.encoder.grid)[0],
-            smallest_width=1 / (builder.tiling.grid if builder.tiling else self.encoder.grid)[1],
-            photo_size=images.photo_size,
-            gallery_missed=missed,
-            position=str(builder.position or ""),
-        )
-
-    def _guard(self, name: str, record: TaskRecord | None) -> TeachingGuard | None:
-        """The checks of new images; None with in-sample calibration, the procedure of the paper."""
-        if self.preset.calibration == "in-sample":
-            return None
-        return TeachingGuard(self.preset, self._features, self._banks, self._store, name, record)
-
-    def _write(
-        self, name: str, builder: BankBuilder, base: str | None, action: str, added: int, replaces: bool
-    ) -> None:
-        """Store a task; ``base`` is the version that it continues, None for a new one."""
-        manifest = builder.manifest() | {"encoder": {key: self.info()[key] for key in MADE_BY}}
-        with self.store.writer():  # no other process may change the store between the checks and the writing
-            self._refuse_conflict(name, replaces)
-            now = self._current(name)
-            gallery = read_gallery(self.store, now, self.preset.size) if now else Gallery()
-            files = builder.files() | gallery.files()
-            self._put(name, files, manifest | gallery.manifest(), base, action, {"images": added})
-
-    def _put(
-        self,
-        name: str,
-        files: Mapping[str, Arrays],
-        manifest: Mapping[str, Any],
-        base: str | None,
-        action: str,
-        note: Mapping[str, int],
-    ) -> None:
-        """Write a version of a task, unless the version ``base`` that it continues is no longer the current one."""
-        with self.store.writer():
-            now = self._current(name)
-            if base is not None and (now is None or now.id != base):
-                raise StoreError(
-                    f"The task '{name}' was forgotten, undone or learned anew in the meantime; nothing was written, "
-                    "try again."
-                )
-            self.store.put(name, files, manifest, action=action, note=note)
-
-    def _current(self, name: str) -> TaskRecord | None:
-        """The version of a task that is there now; None if there is none or it cannot be read."""
-        try:
-            return self._existing(name)
-        except DinosaurError:
-            return None
 
     # --- inspecting ---
 
