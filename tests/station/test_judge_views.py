@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,33 @@ def test_pixels_and_files_get_the_same_verdict(taught: Dinosaur, tmp_path: Path)
     assert from_file.inspection.path == str(tmp_path / "defect.png")
     assert from_pixels.inspection.path == "camera:1"
     assert {"read", "encode", "score", "total"} <= from_file.ms.keys()
+
+
+def large(pixels: Any, times: int) -> Any:
+    return np.asarray(Image.fromarray(pixels).resize((pixels.shape[1] * times, pixels.shape[0] * times)))
+
+
+@pytest.mark.parametrize(("name", "times"), [("part.jpg", 20), ("part.png", 7), ("part.webp", 1), ("grey.jpg", 9)])
+def test_the_result_is_that_of_inspecting_the_file(taught: Dinosaur, tmp_path: Path, name: str, times: int) -> None:
+    image = Image.fromarray(large(spoil(product(0, 1, seed=5)[0]), times)[:, : 66 * times])
+    (image.convert("L") if "grey" in name else image).save(tmp_path / name)
+    found = Judge(taught).judge(picture(path=tmp_path / name)).inspection
+    expected = taught.inspect(tmp_path / name)
+    assert found
+    assert (found.map == expected.map).all()
+    without_times = replace(found, ms=expected.ms)
+    assert without_times.to_json() == expected.to_json()  # scores, worst patch and regions in pixels of the file
+
+
+def test_a_product_in_tiles_sees_all_pixels(tmp_path: Path) -> None:
+    detector = tiny(tmp_path / "store")
+    detector.learn("part", [large(each, 3) for each in product(0, 12)], tiles=(2, 2))
+    Image.fromarray(large(product(0, 1, seed=5)[0], 3)).save(tmp_path / "a.png")
+    found = Judge(detector).judge(picture(path=tmp_path / "a.png"))
+    expected = detector.inspect(tmp_path / "a.png")
+    assert found.inspection
+    assert found.inspection.score == expected.score
+    assert "pixels" in Judge(detector).judge(picture(product(0, 1)[0])).reason  # of another size than its photos
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n cut"])

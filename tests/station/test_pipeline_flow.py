@@ -151,7 +151,7 @@ def test_a_full_queue_holds_sources_up_and_loses_nothing() -> None:
         ]
         for source in sources:
             source.start()
-        until(lambda: pipeline.state()["queue"] >= 3)
+        until(lambda: pipeline.state()["queue"] >= 4)  # one is judged, two are read, one waits: no more fit
         assert pipeline.offer(shot(99), timeout=0.01) == "dropped"
         judge.allowed.release(100)
         for source in sources:
@@ -200,6 +200,27 @@ def test_keep_may_fail_and_judging_goes_on() -> None:
         pipeline.offer(shot(1))
         assert kept.get(timeout=LONG) == "camera:1"
         assert pipeline.state()["not_kept"] == 1
+
+
+def test_no_thread_ends_by_an_error() -> None:
+    class Broken(SlowJudge):
+        def read(self, picture: Picture) -> ReadPicture:
+            if picture.key == "camera:0":
+                raise ZeroDivisionError
+            return super().read(picture)
+
+        def judge(self, picture: Picture, read: ReadPicture | None = None) -> View:
+            if picture.key == "camera:1":
+                raise ZeroDivisionError
+            return View(picture, None, read.error if read else "")
+
+    with line(Broken()) as (pipeline, kept):
+        for number in range(3):
+            pipeline.offer(shot(number))
+        parts = [kept.get(timeout=LONG) for _ in range(3)]
+    assert [part.verdict for part in parts] == ["not ready"] * 3
+    assert "ZeroDivisionError" in parts[0].reason
+    assert "ZeroDivisionError" in parts[1].reason
 
 
 def test_inspect_waits_for_the_verdict() -> None:

@@ -6,11 +6,17 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from dinosaur_ad._text import first_line, printable
+from dinosaur_ad.bank.bank import patch_box
 from dinosaur_ad.detector import Dinosaur
-from dinosaur_ad.errors import DinosaurError
-from dinosaur_ad.images.loading import Pixels, read_image
+from dinosaur_ad.encoders.base import prepare_one
+from dinosaur_ad.errors import DinosaurError, InputError
+from dinosaur_ad.images.from_arrays import pixels_of
+from dinosaur_ad.images.loading import ImageFile, Pixels, read_image
+from dinosaur_ad.images.prefetching import SizedImages
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.station.part import Picture, View
 
@@ -19,11 +25,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReadPicture:
-    """The pixels of a picture, or the sentence why there are none; ``ms`` is what reading took."""
+    """The pixels of a picture, or the sentence why there are none; ``ms`` is what reading took.
+
+    ``size`` is the (height, width) of the picture where the pixels are those that the encoder needs, None where they
+    are all there are.
+    """
 
     pixels: Pixels | None
     error: str = ""
     ms: float = 0.0
+    size: tuple[int, int] | None = None
 
 
 class Judge:
@@ -49,19 +60,39 @@ class Judge:
         _ = self._detector.store
 
     def read(self, picture: Picture) -> ReadPicture:
-        """Decode a picture; may run in a thread beside :meth:`judge`."""
-        if picture.pixels is not None:
-            return ReadPicture(picture.pixels)
+        """Decode and resize a picture, as inspecting its file would; may run in a thread beside :meth:`judge`."""
         started = time.perf_counter()
         try:
-            if picture.path is None:
-                return ReadPicture(None, f"The picture {printable(picture.key)} is neither a file nor pixels.")
-            pixels = read_image(picture.path)
+            pixels, size = self._read_file(picture.path) if picture.path else self._resized(picture)
         except DinosaurError as error:
             return ReadPicture(None, str(error), _since(started))
         except Exception as error:
             return ReadPicture(None, self._unexpected(picture, error), _since(started))
-        return ReadPicture(pixels, "", _since(started))
+        return ReadPicture(pixels, "", _since(started), size)
+
+    def _read_file(self, path: Path) -> tuple[Pixels, tuple[int, int] | None]:
+        if self._needs_all_pixels():
+            return read_image(path), None
+        side = self._detector.preset.size
+        reader = SizedImages(side, partial(prepare_one, size=side))
+        with ImageFile.opened(path) as file:
+            reader.reduce(file)
+            image = reader.from_file(file)
+        return image.pixels, image.shape
+
+    def _resized(self, picture: Picture) -> tuple[Pixels, tuple[int, int] | None]:
+        if picture.pixels is None:
+            raise InputError(f"The picture {printable(picture.key)} is neither a file nor pixels.")
+        if self._needs_all_pixels():
+            return picture.pixels, None
+        side, name = self._detector.preset.size, printable(picture.key)
+        reader = SizedImages(side, partial(prepare_one, size=side))
+        image = reader.from_array(pixels_of(picture.pixels, name), name)
+        return image.pixels, image.shape
+
+    def _needs_all_pixels(self) -> bool:
+        """Whether a product is inspected in tiles, which are cut from the whole picture."""
+        return any(record.manifest.get("tiles") for record in self._detector.tasks())
 
     def judge(self, picture: Picture, read: ReadPicture | None = None) -> View:
         """The view of a picture; ``read`` is what :meth:`read` returned, if that was done ahead."""
@@ -79,7 +110,8 @@ class Judge:
         if isinstance(result, Rejected):
             return View(picture, None, result.reason, ms)
         taken = {step: value for step, value in result.ms.items() if step not in ("decode", "total")}
-        return View(picture, replace(result, path=str(picture.path or picture.key)), "", ms | taken)
+        result = replace(result, path=str(picture.path or picture.key))
+        return View(picture, _in_full_size(result, read.size) if read.size else result, "", ms | taken)
 
     def _inspect(self, pixels: Pixels, task: str | None) -> Inspection | Rejected:
         with self._lock:  # a detector's caches are made for one caller at a time
@@ -94,6 +126,13 @@ class Judge:
             f"The picture could not be judged because of an error in the program ({kind}: {first_line(error)}); "
             "the log has the details, please report it."
         )
+
+
+def _in_full_size(inspection: Inspection, size: tuple[int, int]) -> Inspection:
+    """The inspection of a resized picture in pixels of the picture as it was."""
+    worst = inspection.worst
+    box = patch_box(worst.row, worst.column, inspection.map.shape, size)
+    return replace(inspection, image_size=size, worst=replace(worst, box=box))
 
 
 def _since(started: float) -> float:

@@ -212,7 +212,11 @@ class Pipeline:
     def _read_all(self) -> None:
         while (item := self._next_to_read()) is not None:
             waited = (time.perf_counter() - item.at) * 1e3
-            read = self._judge.read(item.picture)
+            try:
+                read = self._judge.read(item.picture)
+            except Exception as error:
+                log.error("Reading %s failed", printable(item.picture.key), exc_info=error)
+                read = ReadPicture(None, f"The picture could not be read ({type(error).__name__}).")
             with self._changed:
                 self._reading -= 1
                 if self._running or self._draining:
@@ -235,7 +239,7 @@ class Pipeline:
     def _judge_all(self) -> None:
         while (items := self._next_to_judge()) is not None:
             for item in items:
-                self._take(item, self._judge.judge(item.picture, item.read))
+                self._take(item, self._judged(item))
             with self._changed:
                 due = self._assembly.due(time.monotonic())
             for part in due:
@@ -246,6 +250,14 @@ class Pipeline:
                 rest = []
         for part in rest:
             self._hand_on(part)
+
+    def _judged(self, item: _Offered) -> View:
+        """The view of a picture; the thread must not end, whatever a judge raises."""
+        try:
+            return self._judge.judge(item.picture, item.read)
+        except Exception as error:
+            log.error("Judging %s failed", printable(item.picture.key), exc_info=error)
+            return View(item.picture, None, f"The picture could not be judged ({type(error).__name__}).")
 
     def _next_to_judge(self) -> list[_Offered] | None:
         """The next picture, nothing if a part's time is over first, None at the end."""
