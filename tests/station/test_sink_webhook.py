@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +24,7 @@ from outbox_helpers import QUICK, Filled, free_port, part, until
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.config import SinkConfig
 from dinosaur_ad.station.outbox import Outbox
+from dinosaur_ad.station.sinks import webhook_signature
 from dinosaur_ad.station.sinks.sink import Outgoing, RefusedMessageError, UndeliveredError
 from dinosaur_ad.station.sinks.webhook_signature import sign, verify
 from dinosaur_ad.station.sinks.webhook_sink import WebhookSink
@@ -282,3 +286,31 @@ def test_the_signature_does_not_change() -> None:
     """Receivers have it in their own code."""
     wanted = "sha256=9d713ed406bb7076d4123f0dc2c39d2df5c654ed4b0cd56b52c8b4c940bd63ae"
     assert sign("key", "1700000000", b"{}") == wanted
+
+
+def test_the_receiver_of_the_documentation_works(secret: Path, tmp_path: Path, started: Started) -> None:
+    page = (Path(__file__).parents[2] / "docs/station/plant.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    assert "8000" in code
+    port = free_port()
+    (tmp_path / "receiver.py").write_text(code.replace("8000", str(port)))
+    (tmp_path / "webhook_key").write_text(secret.read_text())
+    shutil.copy(webhook_signature.__file__, tmp_path / "webhook_signature.py")
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", "import sys; sys.path.insert(0, '.'); import receiver"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            filled, outbox = started(config(port, secret))
+            filled.add(1, "anomalous")
+            until(lambda: outbox.state()[0]["delivered"] == 1)
+            secret.write_text("another key")
+            filled.add(2)
+            until(lambda: "403" in outbox.state()[0]["reason"])
+        finally:
+            process.terminate()
+        assert process.stdout is not None
+        assert process.stdout.read() == "anomalous\n"

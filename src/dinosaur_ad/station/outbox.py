@@ -65,8 +65,12 @@ class Outbox:
     def stop(self) -> None:
         """Stop all sinks; what is not delivered is delivered after the next start."""
         self._subscribed.close()
-        for worker in self._workers.values():
-            worker.stop()
+        # At the same time: a receiver that hangs takes seconds to be given up.
+        stopping = [threading.Thread(target=worker.stop, daemon=True) for worker in self._workers.values()]
+        for thread in stopping:
+            thread.start()
+        for thread in stopping:
+            thread.join()
 
     def wake(self) -> None:
         """Look for new messages now."""

@@ -57,8 +57,11 @@ class LoopThread:
 
     def _run(self) -> None:
         # A selector loop on every system: the MQTT client watches its socket itself.
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            runner.run(self._begin())
+        try:
+            with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+                runner.run(self._begin())
+        finally:
+            self._begun.set()
 
     async def _begin(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
