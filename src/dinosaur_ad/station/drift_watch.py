@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank_files import read_bank
 from dinosaur_ad.core.drift import Cause, cause_of_change
@@ -39,18 +41,24 @@ WAITING = 256
 """Parts that may wait to be looked at; the oldest are left out then, and counted."""
 ASK_SECONDS = 2.0
 """How often the history is asked whether somebody closed a warning, while one is open."""
+OF_LATE = 200
+"""A product with none of so many parts before says nothing about a change now."""
+SAME_LIGHT = 1.01
+"""Contrast that differs by less is not said to have changed in one direction."""
 RECORDED_SECONDS = 3.0
 """How long a warning waits for the parts that show it to be in the history."""
 
 
 @dataclass
 class WatchedProduct:
-    """The watch of a product, the version it belongs to, and whether a warning of it is open."""
+    """The watch of a product, the version and the calibration it belongs to, and whether a warning of it is open."""
 
     version: str
     scores: str
     watch: ProductWatch
     warned: bool = False
+    last: int = 0
+    """The number of its last part, of all parts that were looked at."""
 
 
 class DriftWatch:
@@ -76,7 +84,7 @@ class DriftWatch:
         self._some = threading.Condition()
         self._thread: threading.Thread | None = None
         self._stopping = self._busy = False
-        self._asked = 0.0
+        self._asked, self._count = 0.0, 0
         self.dropped = 0
 
     # --- life ---
@@ -166,6 +174,8 @@ class DriftWatch:
             if product is None:
                 continue
             product.watch.take(seen)
+            self._count += 1
+            product.last = self._count
             if not product.warned and product.watch.parts >= self._config.minimum_parts:
                 self._warn_if_changed()
 
@@ -214,20 +224,32 @@ class DriftWatch:
     # --- warnings ---
 
     def _warn_if_changed(self) -> None:
-        alpha, watched = self._config.false_warnings, dict(self._products)
+        alpha = self._config.false_warnings
+        watched = {name: each for name, each in self._products.items() if 0 < each.last > self._count - OF_LATE}
         evidence = {name: each.watch.log_evidence for name, each in watched.items()}
         limit = -math.log(alpha)
         new = [name for name, value in evidence.items() if value >= limit and not watched[name].warned]
         if not new:
             return
-        ratios = {name: each.watch.light_ratios(alpha) for name, each in watched.items()}
-        # With this alpha a product is noticed at the limit, however many products there are: the bound is one a part.
-        cause = cause_of_change(evidence, ratios, alpha=min(0.5, alpha * len(evidence)))
+        cause = self._cause(evidence, {name: each.watch for name, each in watched.items()})
         if cause.kind in ("light", "shared"):
             self._warn(cause, [*dict.fromkeys([*new, *cause.tasks])])
         else:
             for name in new:
                 self._warn(Cause("task", (name,)), [name])
+
+    def _cause(self, evidence: dict[str, float], watches: dict[str, ProductWatch]) -> Cause:
+        """The light, if most products that show it became brighter, or most darker; else as the evidence says."""
+        alpha = self._config.false_warnings
+        ratios = {name: each.light_ratio(alpha) for name, each in watches.items() if each.knows_light}
+        for changed in (
+            [name for name, ratio in ratios.items() if ratio > SAME_LIGHT],
+            [name for name, ratio in ratios.items() if ratio < 1 / SAME_LIGHT],
+        ):
+            if 2 * len(changed) > len(ratios):
+                return Cause("light", tuple(changed), float(np.median([ratios[name] for name in changed])))
+        # With this alpha a product is noticed at the limit, however many products there are: the bound is one a part.
+        return cause_of_change(evidence, alpha=min(0.5, alpha * len(evidence)))
 
     def _warn(self, cause: Cause, tasks: list[str]) -> None:
         leader = max(tasks, key=lambda name: self._products[name].watch.log_evidence)

@@ -39,6 +39,8 @@ REFERENCE = 60
 RECENT = 40
 """The latest parts are remembered, to show those that differ."""
 CHANNELS = ("scores", "level", "light")
+SMALL = 1.5
+"""The logarithm of evidence that says nothing yet."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class ProductWatch:
             "light": FirstPartsWatch(),
         }
         self.parts = 0
+        self._rising = dict.fromkeys(CHANNELS, 0)  # parts since the evidence of a channel was last small
         self._recent: deque[Shown] = deque(maxlen=RECENT)
 
     def take(self, seen: Sighting) -> None:
@@ -137,6 +140,8 @@ class ProductWatch:
         oddness = {"scores": self._watches["scores"].take(seen.score), "level": self._watches["level"].take(seen.level)}
         if seen.light is not None and math.isfinite(seen.light):
             oddness["light"] = self._watches["light"].take(seen.light)
+        for name, watch in self._watches.items():
+            self._rising[name] = self._rising[name] + 1 if watch.log_evidence > SMALL else 0
         self._recent.append(Shown(seen.part, oddness, seen.light))
 
     @property
@@ -149,19 +154,28 @@ class ProductWatch:
         """What shows the change most clearly: one of ``CHANNELS``."""
         return max(CHANNELS, key=lambda name: self._watches[name].log_evidence)
 
-    def light_ratios(self, alpha: float) -> Floats:
-        """The contrast of recent parts over what was usual; ones where the light is not known to have changed."""
+    @property
+    def knows_light(self) -> bool:
+        """Whether it is known what contrast is usual."""
+        light = self._watches["light"]
+        return isinstance(light, FirstPartsWatch) and light.reference is not None
+
+    def light_ratio(self, alpha: float) -> float:
+        """The contrast of the latest parts over what was usual; 1 where it is not known to have changed.
+
+        Half of the orders of magnitude of a warning are enough: this is asked once something has changed.
+        """
         light = self._watches["light"]
         usual = light.reference if isinstance(light, FirstPartsWatch) else None
         if usual is None or light.log_evidence < -math.log(alpha) / 2:
-            return np.ones(1)
-        recent = [each.light for each in self._recent if each.light is not None]
-        return np.exp(np.asarray(recent[-RECENT // 2 :]) - usual.centre)
+            return 1.0
+        recent = [each.light for each in self._recent if each.light is not None][-max(3, self._rising["light"]) :]
+        return float(np.exp(np.median(recent) - usual.centre)) if recent else 1.0
 
     def shown(self, count: int = 6) -> Sequence[str]:
         """The recent parts that show the change most clearly, the newest first."""
         channel = self.channel
-        latest = list(self._recent)[-RECENT // 2 :]
+        latest = list(self._recent)[-max(count // 2, self._rising[channel]) :]
         odd = sorted(latest, key=lambda each: each.oddness.get(channel, 0.0), reverse=True)[:count]
         chosen = {each.part for each in odd}
         return list(dict.fromkeys(each.part for each in reversed(latest) if each.part in chosen))

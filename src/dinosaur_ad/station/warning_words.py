@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dinosaur_ad.core.drift import GAIN, Cause
+from dinosaur_ad.core.drift import Cause
 from dinosaur_ad.station.product_watch import ProductWatch
 
+CLEAR = 1.02
+"""Contrast that differs by less, one way or the other, is rather one that varies."""
 NAMED = 5
 """Products that a sentence names."""
 
@@ -25,7 +25,7 @@ class WarningWords:
 
 def warning_of(cause: Cause, tasks: list[str], watch: ProductWatch, false_warnings: float) -> WarningWords:
     """The warning about products that changed; ``watch`` is that of the one that shows it most clearly."""
-    ratio = float(np.median(watch.light_ratios(false_warnings)))
+    ratio = watch.light_ratio(false_warnings)
     kind = "product" if cause.kind == "task" else cause.kind
     if kind == "light":
         ratio = cause.gain or ratio
@@ -54,7 +54,7 @@ def _words(kind: str, tasks: list[str], channel: str, ratio: float) -> tuple[str
             "Look after the camera, its focus and the light; if it stays like this, recalibrate the products.",
         )
     recalibrate = f"Look at these parts: if they are good, recalibrate {named}."
-    if channel == "light" and not 1 / GAIN < ratio < GAIN:
+    if channel == "light" and not 1 / CLEAR < ratio < CLEAR:
         return f"The pictures of {named} have {ratio:.0%} of the contrast they had.", recalibrate
     if channel == "light":
         return f"The brightness of the pictures of {named} varies more than it did.", recalibrate
