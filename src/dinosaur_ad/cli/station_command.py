@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import ipaddress
 import logging
 import os
 import socket
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 DEMO_STORE = Path("runs", "station-demo")
 NEEDED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "argon2", "jinja2", "watchfiles", "aiomqtt")
-GRACE_SECONDS = 3
 
 
 def add_parser(verbs: Subparsers) -> None:
@@ -64,8 +62,9 @@ def station(arguments: argparse.Namespace) -> int:
         config = demo_config(config)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     with _bound(config.server.host, config.server.port) as listening:
+        bound = replace(config.server, port=listening.getsockname()[1])
         running = Station(
-            config,
+            replace(config, server=bound),
             encoder=arguments.encoder,
             preset=arguments.preset or ("fast" if arguments.demo and not config.store.exists() else None),
             options=EncoderOptions(**encoder_options(arguments)),
@@ -146,38 +145,17 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _serve(running: Station, listening: socket.socket) -> None:
-    import uvicorn
-
-    from dinosaur_ad.station.web.app import create_app
+    from dinosaur_ad.station.web.access import is_loopback_address
+    from dinosaur_ad.station.web.app import create_app, make_server
 
     server = running.config.server
-    host, port = listening.getsockname()[:2]
-    if not _is_loopback(host) and not running.accounts.any():
+    if not is_loopback_address(server.host) and not running.accounts.any():
         raise InputError(
-            f"The page would be open to everybody who reaches {host}; make an account first with: dinosaur station "
-            "--add-admin NAME, or leave --host out."
+            f"The page would be open to everybody who reaches {printable(server.host)}; make an account first with: "
+            "dinosaur station --add-admin NAME, or leave --host out."
         )
     scheme = "https" if server.tls_certificate else "http"
-    shown = f"[{host}]" if ":" in host else host
-    show(f"station: {scheme}://{shown}:{port}  store {printable(running.config.store)}  Ctrl-C ends it")
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    show(f"station: {scheme}://{host}:{server.port}  store {printable(running.config.store)}  Ctrl-C ends it")
     sys.stdout.flush()
-    settings = uvicorn.Config(
-        create_app(running),
-        log_level="warning",
-        access_log=False,
-        ws="none",
-        server_header=False,
-        proxy_headers=server.behind_proxy,
-        forwarded_allow_ips="127.0.0.1",
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        ssl_certfile=server.tls_certificate,
-        ssl_keyfile=server.tls_key,
-    )
-    uvicorn.Server(settings).run(sockets=[listening])
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    make_server(create_app(running), server).run(sockets=[listening])

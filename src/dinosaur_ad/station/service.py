@@ -27,6 +27,7 @@ from dinosaur_ad.station.judge import Judge
 from dinosaur_ad.station.outbox import Outbox
 from dinosaur_ad.station.part import JudgedPart
 from dinosaur_ad.station.pipeline import Pipeline
+from dinosaur_ad.station.sinks.mqtt_trigger import MqttTrigger, triggers_by_topic
 from dinosaur_ad.station.sources.source import Source, make_source
 from dinosaur_ad.station.spool import Spool
 from dinosaur_ad.station.teaching import Teaching
@@ -63,10 +64,10 @@ class Station:
         self.accounts = Accounts(self.history)
         self.recorder = Recorder(self.history, Journal(folder / "journal"), self.bus, config.sinks)
         self.judge = Judge(self.detector)
-        self.drift = DriftWatch(self.history, self.bus, config.drift)
-        self.pipeline = Pipeline(self.judge, self._keep, config.queue, config.part, self.history.known, self.bus)
-        self.outbox = Outbox(self.history, config.sinks, self.bus)
-        self.teaching: Teaching
+        self.drift = DriftWatch(self.history, self.bus, config.drift, self.detector, config.sinks)
+        self.pipeline = Pipeline(self.judge, self._keep, config.queue, config.part, self.recorder.known, self.bus)
+        self.outbox = Outbox(self.history, config.sinks, self.bus, self.trigger)
+        self.teaching = Teaching(self.detector, self.history, self.bus, config.teaching, config.sinks)
         self.sources: dict[str, Source] = {}
         self.started: str | None = None
         self._running = ExitStack()
@@ -85,7 +86,6 @@ class Station:
             self.judge.prepare()
             self.history.open()
             begun.callback(self.history.close)
-            self.teaching = Teaching(self.detector, self.history, self.bus, self.config.teaching)
             for piece in (self.recorder, self.drift, self.teaching, self.outbox):
                 piece.start()
                 begun.callback(piece.stop)
@@ -124,6 +124,20 @@ class Station:
             self.sources[config.name] = source
             source.start()
             begun.callback(source.stop)
+        if by_mqtt := triggers_by_topic(self.config.sources, self.config.sinks, self.trigger):
+            listening = MqttTrigger(*by_mqtt)
+            listening.start()
+            begun.callback(listening.stop)
+
+    def trigger(self, source: str, part: str = "") -> None:
+        """Have a camera take a picture now.
+
+        :raises InputError: there is no such source, or it is not triggered from outside.
+        """
+        if source not in self.sources:
+            known = ", ".join(map(printable, self.sources))
+            raise InputError(f"There is no source '{printable(source)}'; there are {known}.")
+        self.sources[source].trigger(part)
 
     def _start_retention(self, begun: ExitStack) -> None:
         def remove_old() -> None:
