@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +28,7 @@ from dinosaur_ad.station.history.history import History
 from dinosaur_ad.station.part import JudgedPart, Picture, View
 from dinosaur_ad.station.sources.uploads import Uploads
 from dinosaur_ad.station.spool import Spool
-from dinosaur_ad.station.web.app import create_app
+from dinosaur_ad.station.web.app import create_app, make_server
 
 HERE = "http://127.0.0.1:8765"
 PASSWORD = "seven quiet pelicans"
@@ -193,3 +196,23 @@ def with_server(station: Any, **changes: Any) -> Any:
     """The same station with other settings of its server."""
     station.config = replace(station.config, server=replace(station.config.server, **changes))
     return station
+
+
+@contextmanager
+def served(app: FastAPI, server: ServerConfig | None = None) -> Iterator[str]:
+    """The app on a real server at a free port; its address."""
+    config = server or replace(app.state.station.config.server, port=0)
+    running = make_server(app, config)
+    thread = threading.Thread(target=running.run, name="test-server", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not running.started:
+        assert thread.is_alive(), "the server did not start"
+        assert time.monotonic() < deadline, "the server takes too long to start"
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        running.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive(), "the server does not end"
