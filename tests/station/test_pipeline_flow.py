@@ -187,6 +187,25 @@ def test_stopping_judges_what_was_accepted_and_frees_who_waits() -> None:
     assert "stopped" in list(answers.queue)
 
 
+def test_what_was_left_at_a_stop_may_come_again() -> None:
+    judge, kept = SlowJudge(), Queue[JudgedPart]()
+    pipeline = Pipeline(judge, kept.put, QueueConfig(10, "wait"))
+    pipeline.start()
+    for number in range(8):
+        assert pipeline.offer(shot(number)) == "accepted"
+    until(lambda: pipeline.state()["queue"] == 8)
+    stopping = threading.Thread(target=pipeline.stop, kwargs={"drain": False, "timeout": LONG})
+    stopping.start()
+    until(lambda: not pipeline.state()["running"])
+    judge.allowed.release(100)
+    stopping.join(LONG)
+    pipeline.start()
+    assert pipeline.offer(shot(7)) == "accepted"
+    keys = {kept.get(timeout=LONG).key, kept.get(timeout=LONG).key}
+    assert keys == {"camera:0", "camera:7"}
+    assert pipeline.stop(timeout=LONG)
+
+
 def test_keep_may_fail_and_judging_goes_on() -> None:
     kept: Queue[str] = Queue()
 

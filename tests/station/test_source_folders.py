@@ -22,7 +22,7 @@ from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.config import SourceConfig
 from dinosaur_ad.station.sources import watched_folder
-from dinosaur_ad.station.sources.source import Backoff, Source, make_source
+from dinosaur_ad.station.sources.source import Source, make_source
 from dinosaur_ad.station.spool import Spool
 
 Start = Callable[..., Source]
@@ -285,16 +285,6 @@ def test_an_unexpected_error_is_shown_and_tried_again(tmp_path: Path, taker: Tak
     until_state(source, "running")
     assert source.state()["reconnects"] == 2
     assert source.stop()
-
-
-def test_waiting_grows_to_a_limit_and_varies() -> None:
-    backoff = Backoff(1.0, 10.0)
-    waits = [backoff.next() for _ in range(50)]
-    assert 0.75 <= waits[0] <= 1.25
-    assert all(7.5 <= wait <= 12.5 for wait in waits[5:])
-    assert len(set(waits)) > 40
-    backoff.reset()
-    assert backoff.next() <= 1.25
 
 
 def test_threads_end(tmp_path: Path, start: Start) -> None:

@@ -39,7 +39,7 @@ def start(taker: Taker) -> Iterator[Start]:
     def started(**options: Any) -> Source:
         source = make_source(SourceConfig("cam", "genicam", **options), taker)
         source.backoff.first = 0.1
-        source.backoff.longest = 0.5
+        source.backoff.most = 0.5
         source.start()
         sources.append(source)
         return source

@@ -40,7 +40,7 @@ def start(taker: Taker) -> Iterator[Start]:
     def started(kind: str, **options: Any) -> Source:
         source = make_source(SourceConfig("cam", kind, **options), taker)
         source.backoff.first = 0.05
-        source.backoff.longest = 0.5
+        source.backoff.most = 0.5
         source.start()
         sources.append(source)
         return source

@@ -96,6 +96,8 @@ class Pipeline:
         with self._changed:
             self._running, self._draining = False, drain
             if not drain:
+                for item in (*self._waiting, *self._read):
+                    self._recent.pop(item.picture.key, None)  # they may come again
                 self._waiting.clear()
                 self._read.clear()
             self._changed.notify_all()

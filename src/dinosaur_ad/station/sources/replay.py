@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dinosaur_ad._text import printable
-from dinosaur_ad.station.sources.picture_files import FileVersion, images_below
+from dinosaur_ad.station.sources.folder_files import FileVersion, images_below
 from dinosaur_ad.station.sources.source import Source, SourceLostError
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Protocol
@@ -16,6 +14,7 @@ from dinosaur_ad.errors import DinosaurError, InputError
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.config import SourceConfig
 from dinosaur_ad.station.part import Picture
+from dinosaur_ad.station.sinks.sink import Backoff
 from dinosaur_ad.station.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -45,30 +44,6 @@ class SourceLostError(Exception):
     """The camera or folder is not there now, as a sentence; it is tried again after a while."""
 
 
-@dataclass
-class Backoff:
-    """How long to wait before the next try: twice as long each time, and never exactly as long as others do.
-
-    >>> Backoff(1.0, 30.0, random=lambda: 0.5).next()
-    1.0
-    """
-
-    first: float = 0.5
-    longest: float = 15.0
-    random: Callable[[], float] = field(default=random.random, repr=False)
-    _tries: int = 0
-
-    def next(self) -> float:
-        """The seconds to wait now; between three quarters and five quarters of the doubled time."""
-        seconds = min(self.longest, self.first * 2.0 ** min(self._tries, 30))
-        self._tries += 1
-        return float(seconds * (0.75 + 0.5 * self.random()))
-
-    def reset(self) -> None:
-        """Begin anew, after it worked."""
-        self._tries = 0
-
-
 class Source:
     """One camera or folder, in a thread of its own. A subclass implements :meth:`_run`.
 
@@ -84,7 +59,7 @@ class Source:
         known: Known | None = None,
     ) -> None:
         self.config = config
-        self.backoff = Backoff()
+        self.backoff = Backoff(0.5, 15.0)
         self._offer = offer
         self._spool = spool
         self._bus = bus

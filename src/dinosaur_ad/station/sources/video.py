@@ -14,9 +14,9 @@ import numpy as np
 from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.errors import InputError, install_advice
 from dinosaur_ad.images.loading import Pixels
+from dinosaur_ad.station.sources.folder_files import FileVersion
 from dinosaur_ad.station.sources.frames import FrameSource
 from dinosaur_ad.station.sources.part_present import SMALL, Grey
-from dinosaur_ad.station.sources.picture_files import FileVersion
 from dinosaur_ad.station.sources.source import FROM_OUTSIDE, SourceLostError
 from dinosaur_ad.station.sources.triggers import CameraFrame, Chosen
 

@@ -13,7 +13,7 @@ from watchfiles import Change, watch
 from dinosaur_ad._text import printable
 from dinosaur_ad.images.formats import is_image_name
 from dinosaur_ad.images.stream import batched
-from dinosaur_ad.station.sources.picture_files import FileVersion, files_below, is_written
+from dinosaur_ad.station.sources.folder_files import FileVersion, files_below, is_written
 from dinosaur_ad.station.sources.source import Source, SourceLostError
 
 RESCAN = 20.0
@@ -45,7 +45,7 @@ class WatchedFolder(Source):
     def _run(self) -> None:
         assert self.config.path is not None
         folder = self.config.path.absolute()  # as the changes name it
-        self.backoff.longest = 2.0
+        self.backoff.most = 2.0
         self._given: set[int] = set()
         self._arriving: dict[Path, _Arriving] = {}
         self._ignored: set[int] = set()
