@@ -35,11 +35,13 @@ class SlowJudge(Judge):
     def __init__(self) -> None:
         self.failures = 0
         self.allowed = threading.Semaphore(0)
+        self.begun = 0
 
     def read(self, picture: Picture) -> ReadPicture:
         return ReadPicture(picture.pixels)
 
     def judge(self, picture: Picture, read: ReadPicture | None = None) -> View:
+        self.begun += 1
         assert self.allowed.acquire(timeout=LONG)
         return View(picture, None, "not judged")
 
@@ -193,7 +195,7 @@ def test_what_was_left_at_a_stop_may_come_again() -> None:
     pipeline.start()
     for number in range(8):
         assert pipeline.offer(shot(number)) == "accepted"
-    until(lambda: pipeline.state()["queue"] == 8)
+    until(lambda: judge.begun == 1)
     stopping = threading.Thread(target=pipeline.stop, kwargs={"drain": False, "timeout": LONG})
     stopping.start()
     until(lambda: not pipeline.state()["running"])

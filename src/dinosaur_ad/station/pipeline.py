@@ -38,7 +38,6 @@ class _Offered:
     picture: Picture
     at: float
     read: ReadPicture | None = None
-    waited_ms: float = 0.0
 
 
 class Pipeline:
@@ -213,7 +212,6 @@ class Pipeline:
 
     def _read_all(self) -> None:
         while (item := self._next_to_read()) is not None:
-            waited = (time.perf_counter() - item.at) * 1e3
             try:
                 read = self._judge.read(item.picture)
             except Exception as error:
@@ -222,7 +220,9 @@ class Pipeline:
             with self._changed:
                 self._reading -= 1
                 if self._running or self._draining:
-                    self._read.append(replace(item, read=read, waited_ms=waited + read.ms))
+                    self._read.append(replace(item, read=read))
+                else:
+                    self._recent.pop(item.picture.key, None)
                 self._changed.notify_all()
 
     def _next_to_read(self) -> _Offered | None:
