@@ -138,20 +138,29 @@ class Children:
         command = [sys.executable, __file__, str(folder)]
         self._parent = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.acknowledged: set[int] = set()
+        self.recorded = 0
 
     def kill_after(self, parts: int, seconds: float, first: int) -> None:
-        """Start one that records from ``first`` on, and kill it so long after it acknowledged so many parts."""
+        """Start one that keeps parts from ``first`` on, and kill it so long after so many are in the database."""
         assert self._parent.stdin is not None
         assert self._parent.stdout is not None
         self._parent.stdin.write(f"{first}\n".encode())
         self._parent.stdin.flush()
         pid = int(self._parent.stdout.readline())
-        for _ in range(parts):
-            self.acknowledged.add(int(self._parent.stdout.readline()))
+        while parts > 0:
+            parts -= self._read() == b"recorded\n"
         time.sleep(seconds)
         os.kill(pid, signal.SIGKILL)
-        while (line := self._parent.stdout.readline()) != b"killed\n":
+        while self._read() != b"killed\n":
+            pass
+
+    def _read(self) -> bytes:
+        assert self._parent.stdout is not None
+        line = self._parent.stdout.readline()
+        self.recorded += line == b"recorded\n"
+        if line.strip().isdigit():
             self.acknowledged.add(int(line))
+        return line
 
     def end(self) -> None:
         self._parent.communicate(timeout=20)
@@ -159,9 +168,12 @@ class Children:
 
 def fork_children(folder: Path) -> None:
     """Fork a process for each line on standard input, which has the number of its first part."""
-    from dinosaur_ad.station.history import recorder as imported_before_forking
+    import alembic.command
 
-    assert imported_before_forking
+    from dinosaur_ad.station.history import recorder
+
+    assert alembic.command  # imported here, once for all
+    assert recorder
     for line in iter(sys.stdin.readline, ""):
         pid = os.fork()
         if pid == 0:
@@ -176,15 +188,19 @@ def record_until_killed(folder: Path, first: int) -> None:
     from dinosaur_ad.station.bus import Bus
     from dinosaur_ad.station.history.recorder import Recorder
 
+    class SpokenBus(Bus):
+        def publish(self, kind: str, body: dict[str, Any]) -> None:
+            if kind == "recorded":
+                os.write(1, b"recorded\n")
+
     def acknowledge(number: int) -> None:
         os.write(1, f"{number}\n".encode())
 
-    recorder = Recorder(History("", folder), Journal(folder / "journal", segment_bytes=100_000), Bus())
+    recorder = Recorder(History("", folder), Journal(folder / "journal", segment_bytes=100_000), SpokenBus())
     recorder.start()
     for number in itertools.count(first):
         recorder.keep(judged(number, release=partial(acknowledge, number)))
-        if number % 8 == 0:
-            time.sleep(0.002)
+        time.sleep(0.005)  # so that the database keeps up
 
 
 if __name__ == "__main__":
