@@ -234,6 +234,8 @@ def test_a_picture_that_a_power_cut_took_is_written_again_from_the_journal(tmp_p
     assert first is not None
     assert second is not None
     content = first.read_bytes()
+    small = history.thumbnail_path(1)
+    assert small not in (None, first)
     left = {path: path.read_bytes() for path in (tmp_path / "journal").glob("segment-*")}
     assert left
     recorder.stop()
@@ -241,6 +243,7 @@ def test_a_picture_that_a_power_cut_took_is_written_again_from_the_journal(tmp_p
     for path, journal in left.items():
         path.write_bytes(journal)
     first.write_bytes(b"")
+    small.write_bytes(b"")
     second.unlink()
     with history.session() as session:
         session.execute(update(ViewRow).where(ViewRow.id == 2).values(picture="", map="", bytes=0))
@@ -248,6 +251,7 @@ def test_a_picture_that_a_power_cut_took_is_written_again_from_the_journal(tmp_p
     with running(tmp_path, history=history) as (again, _):
         assert again.settle(10)
         assert first.read_bytes() == content
+        assert small.read_bytes()[:2] == b"\xff\xd8"
         assert not second.exists()
         assert recorded_keys(history) == ["line:1", "line:2"]
 

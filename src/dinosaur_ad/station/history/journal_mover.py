@@ -135,7 +135,7 @@ class JournalMover:
             self.recorded += sum(each.new for each in recorded)
             self._forget(batch)
             self._changed.notify_all()
-        self._files.extend(name for each in packed for name in each.names())
+        self._files.extend(name for each in packed for name in each.written())
         for each in recorded:
             if each.new:
                 self._bus.publish("recorded", {"id": each.id, "key": each.key})

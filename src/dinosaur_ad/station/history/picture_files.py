@@ -26,6 +26,8 @@ from dinosaur_ad.station.history.storable import storable_text
 from dinosaur_ad.station.part import JudgedPart, Picture, Pixels, View
 
 PICTURES = "pictures"
+FILES = ("picture", "thumbnail", "map")
+"""What a view can have; in this order in the journal."""
 THUMBNAIL_SIDE = 256
 LARGEST_FILE = 512 * 1024 * 1024
 _FEW = 64
@@ -36,8 +38,8 @@ _FEW = 64
 class PackedPart:
     """A part as the journal holds it: a JSON document, and the bytes of its files.
 
-    Each view of the document has "picture" and "map": the name of the file below the history's folder, empty for none.
-    ``files`` are in the order of the names.
+    Each view of the document has "picture", "thumbnail" and "map": the name of the file below the history's folder,
+    empty for none. ``files`` are in the order of the names.
     """
 
     document: dict[str, Any]
@@ -45,7 +47,12 @@ class PackedPart:
 
     def names(self) -> list[str]:
         """The names of the files."""
-        return file_names(self.document)
+        return [view[kind] for view in self.document["views"] for kind in FILES if view.get(kind)]
+
+    def written(self) -> set[str]:
+        """The names of all files that are there once the part is recorded: also thumbnails that were made then."""
+        pictures = [view["picture"] for view in self.document["views"] if view["picture"]]
+        return {*self.names(), *map(thumbnail_name, pictures)}
 
 
 def pack(part: JudgedPart, document: dict[str, Any] | None = None, *, hurry: bool = False) -> PackedPart:
@@ -58,12 +65,15 @@ def pack(part: JudgedPart, document: dict[str, Any] | None = None, *, hurry: boo
     files: list[bytes] = []
     views = []
     for view, described in zip(part.views, document["views"], strict=True):
-        names = {"picture": "", "map": ""}
+        names = dict.fromkeys(FILES, "")
         stem = _stem(view.picture)
         picture = _picture_bytes(view.picture, hurry)
         if picture is not None:
             names["picture"] = stem + _extension(view.picture)
             files.append(picture)
+        if view.picture.pixels is not None:  # quicker now than from the PNG later
+            names["thumbnail"] = thumbnail_name(names["picture"])
+            files.append(_thumbnail(Image.fromarray(np.ascontiguousarray(view.picture.pixels))))
         if view.inspection is not None:
             names["map"] = f"{stem}.npz"
             files.append(_map_bytes(view.inspection))
@@ -73,13 +83,8 @@ def pack(part: JudgedPart, document: dict[str, Any] | None = None, *, hurry: boo
 
 def without_files(document: dict[str, Any]) -> PackedPart:
     """A part whose pictures could not be stored."""
-    views = [view | {"picture": "", "map": ""} for view in document["views"]]
+    views = [view | dict.fromkeys(FILES, "") for view in document["views"]]
     return PackedPart(document | {"views": views, "total_ms": None}, ())
-
-
-def file_names(document: dict[str, Any]) -> list[str]:
-    """The names of the files of a part, in the order in which the journal has their bytes."""
-    return [view[kind] for view in document["views"] for kind in ("picture", "map") if view[kind]]
 
 
 def thumbnail_name(picture: str) -> str:
@@ -163,8 +168,7 @@ def thumbnail(content: bytes) -> bytes | None:
     try:
         with Image.open(io.BytesIO(content)) as image:
             image.draft("RGB", (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-            image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-            return _encoded(_shown(image), "JPEG", quality=80)
+            return _thumbnail(image)
     except Exception:  # Pillow raises nearly anything for damaged files, and a thumbnail is worth no alarm
         return None
 
@@ -192,6 +196,11 @@ def restored(document: dict[str, Any], patches: NDArray[np.float32], inspected: 
             "inspected": inspected,
         }
     )
+
+
+def _thumbnail(image: Image.Image) -> bytes:
+    image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    return _encoded(_shown(image), "JPEG", quality=80)
 
 
 def _picture_bytes(picture: Picture, hurry: bool) -> bytes | None:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from dinosaur_ad.station.config import SinkConfig
 from dinosaur_ad.station.history.moments import now_stamp, stamp_of
 from dinosaur_ad.station.history.outgoing import queue_rows
-from dinosaur_ad.station.history.picture_files import PackedPart, PictureFolder, thumbnail, thumbnail_name
+from dinosaur_ad.station.history.picture_files import FILES, PackedPart, PictureFolder, thumbnail, thumbnail_name
 from dinosaur_ad.station.history.storable import NAME_LENGTH, storable, storable_key, storable_text
 from dinosaur_ad.station.part import WORST_FIRST
 from dinosaur_ad.station.tables import Base, PartRow, ViewRow
@@ -133,29 +133,30 @@ def _view_row(pictures: PictureFolder, view: dict[str, Any], contents: dict[str,
 
 
 def _write_files(pictures: PictureFolder, view: dict[str, Any], contents: dict[str, bytes]) -> int:
-    size = 0
-    for name in (view["picture"], view["map"]):
-        if name:
-            pictures.write(name, contents[name])
-            size += len(contents[name])
-    small = thumbnail(contents[view["picture"]]) if view["picture"] else None
-    if small is not None:
-        pictures.write(thumbnail_name(view["picture"]), small)
-        size += len(small)
-    return size
+    files = {name: contents[name] for kind in FILES if (name := view.get(kind))}
+    small = thumbnail_name(view["picture"]) if view["picture"] else ""
+    if small and small not in files:
+        made = thumbnail(contents[view["picture"]])
+        files |= {} if made is None else {small: made}
+    for name, content in files.items():
+        pictures.write(name, content)
+    return sum(map(len, files.values()))
 
 
 def _mend(pictures: PictureFolder, known: Iterable[ViewRow], contents: dict[str, bytes]) -> None:
     """Files of views that were recorded before: a power cut may have come between the row and the file."""
     for row in known:
-        for name in (row.picture, row.map):
-            if name and name in contents:
-                pictures.mend(name, contents[name])
+        if row.map in contents:
+            pictures.mend(row.map, contents[row.map])
+        if row.picture in contents:
+            pictures.mend(row.picture, contents[row.picture])
+            small = thumbnail_name(row.picture)
+            made = contents.get(small) or thumbnail(contents[row.picture])
+            if made is not None:
+                pictures.mend(small, made)
 
 
 def _message(document: dict[str, Any], part_id: int) -> dict[str, Any]:
     """What sinks are told: the part without the names of its files."""
-    views = [
-        {name: value for name, value in view.items() if name not in ("picture", "map")} for view in document["views"]
-    ]
+    views = [{name: value for name, value in view.items() if name not in FILES} for view in document["views"]]
     return document | {"views": views, "id": part_id}
