@@ -133,7 +133,7 @@ class DriftConfig:
     """``[drift]``: when a change is said."""
 
     false_warnings: float = 0.0001
-    """The probability that a product on which nothing changed is ever warned of."""
+    """The most warnings without a change, as a share of the parts of all products: 0.0001 is one in 10,000 parts."""
     minimum_parts: int = 10
 
 
