@@ -118,7 +118,7 @@ def add_people(accounts: Accounts) -> dict[str, Any]:
     """One account for each role; hashing is made cheap, because it is not what is tested."""
     from argon2 import PasswordHasher
 
-    accounts._hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    accounts._passwords._hasher = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     roles = sorted(ROLE_NAMES, key=lambda role: role != "admin")  # the first has to be an admin
     return {role: accounts.create(ROLE_NAMES[role], PASSWORD, role, by="test") for role in roles}
 

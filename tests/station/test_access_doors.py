@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -315,3 +316,36 @@ def test_the_database_being_away_is_said(station: Any, people: Any, monkeypatch:
     assert answer.status_code == 503
     assert "does not answer" in answer.json()["error"]
     assert browser(app).get("/api/v1/health").status_code == 200
+
+
+# --- the forms of the pages ---
+
+
+def csrf_in(page: str) -> str:
+    return re.search(r'name="csrf"[^>]*value="([0-9a-f]{64})"', page)[1]
+
+
+def test_a_browser_sets_up_logs_out_and_logs_in_by_the_forms(station: Any) -> None:
+    here = browser(new_app(station), "127.0.0.1", headers=FORM | {"Sec-Fetch-Site": "same-origin"})
+    assert here.get("/login").headers["location"] == "/setup"
+    form = {"csrf": csrf_in(here.get("/setup").text), "name": "Anna", "password": PASSWORD}
+    assert here.post("/setup", data=form, headers={"Origin": HERE}).headers["location"] == "/"
+    page = here.get("/parts")
+    assert page.status_code == 200
+    assert here.post("/logout", data={"csrf": csrf_in(page.text)}, headers={"Origin": HERE}).status_code == 303
+    assert here.get("/").headers["location"] == "/login?next=%2F"
+    assert "password" in here.get("/login?next=%2Fsystem").text
+    form = {"name": "Anna", "password": PASSWORD, "next": "/system"}
+    assert here.post("/login", data=form, headers={"Origin": HERE}).headers["location"] == "/system"
+
+
+def test_a_page_says_why_not_in_a_sentence(station: Any, people: Any) -> None:
+    app = new_app(station)
+    answer = logged_in(app, people["viewer"]).get("/people", headers=FORM)
+    assert answer.status_code == 403
+    assert "This needs the role admin" in answer.text
+    assert "<nav" in answer.text  # one can go on from there
+    fragment = logged_in(app, people["viewer"]).get("/people", headers=FORM | {"HX-Request": "true"})
+    assert "<main" in fragment.text  # where the script of the page finds the sentence
+    unknown = logged_in(app, people["viewer"]).get("/nowhere", headers=FORM)
+    assert (unknown.status_code, "no such page" in unknown.text) == (404, True)

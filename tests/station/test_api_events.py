@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from access_helpers import add_people, fake_station, new_app, served
 
 from dinosaur_ad.station.bus import Subscription
 from dinosaur_ad.station.client import StationClient, StationError
-from dinosaur_ad.station.web import limits
+from dinosaur_ad.station.web import connections, limits
 from dinosaur_ad.station.web.event_stream import EventStreams, _waiting
 
 DEADLINE = 20.0
@@ -177,3 +177,40 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]
     with served(new_app(station)) as url:
         yield "127.0.0.1", urlsplit(url).port
     station.close()
+
+
+def test_connections_that_say_nothing_are_closed(station: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.4)
+    with served(new_app(station)) as url:
+        place = urlsplit(url).hostname, urlsplit(url).port
+        slow = b"GET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+        for begun in (b"", b"GET /api", slow):
+            with closing(socket.create_connection(place)) as idle:
+                idle.settimeout(DEADLINE)
+                if begun:
+                    idle.sendall(begun)
+                with suppress(ConnectionResetError):
+                    assert idle.recv(100) == b""
+        assert StationClient(url)._ask("GET", "/health")["status"] == "ok"
+
+
+def test_one_address_has_so_many_connections(station: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_OF_ONE", 5)
+    with served(new_app(station)) as url, ExitStack() as held:
+        place = urlsplit(url).hostname, urlsplit(url).port
+        for _ in range(5):
+            held.enter_context(closing(socket.create_connection(place)))
+        with closing(socket.create_connection(place)) as refused:
+            refused.settimeout(DEADLINE)
+            with suppress(ConnectionResetError):
+                assert refused.recv(100) == b""
+        held.close()
+        client = StationClient(url)
+
+        def answers() -> bool:
+            try:
+                return bool(client._ask("GET", "/health"))
+            except StationError:
+                return False
+
+        wait_for("an answer to others", answers)

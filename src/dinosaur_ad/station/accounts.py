@@ -9,36 +9,40 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-import unicodedata
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from argon2 import PasswordHasher, Type
-from argon2.exceptions import InvalidHashError, VerificationError
 from sqlalchemy import delete, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from dinosaur_ad._text import did_you_mean, printable
+from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.station.config import LANGUAGES
+from dinosaur_ad.station.account_rules import (
+    LOCAL,
+    LONGEST_PASSWORD,
+    ROLES,
+    SCOPES,
+    SHORTEST_PASSWORD,
+    check_account_name,
+    check_language,
+    check_new_password,
+    check_role,
+    check_scopes,
+    clean_name,
+)
+from dinosaur_ad.station.password_hashing import PasswordHashing
 from dinosaur_ad.station.tables import AccountRow, LoginRow, TokenRow
 
-ROLES = ("viewer", "operator", "engineer", "admin")
-"""Each may do what those before it may."""
-SCOPES = ("read", "inspect", "feedback", "teach", "admin")
-"""What API tokens are for; "admin" includes the others, of which each stands for itself."""
-SHORTEST_PASSWORD, LONGEST_PASSWORD = 10, 200
+__all__ = ["IDLE", "LONGEST", "ROLES", "SCOPES", "SHORTEST_PASSWORD", "Account", "Accounts", "ApiToken", "csrf_of"]
+
 IDLE, LONGEST = timedelta(hours=12), timedelta(days=7)
 """A session ends after so long without a request, and in any case."""
 TOKEN_PREFIX = "dino_"
-LOCAL = "local"
-"""The name of whoever sits at the machine while there are no accounts; no account can have it."""
 _SEEN_AGAIN = timedelta(minutes=1)  # how exactly the last request of a session is recorded
-_LONGEST_NAME = 60
 
 
 class AccountStore(Protocol):
@@ -79,15 +83,6 @@ class ApiToken:
     last_used: str | None
 
 
-def rank(role: str) -> int:
-    """The place of a role among :data:`ROLES`.
-
-    >>> rank("viewer") < rank("admin")
-    True
-    """
-    return ROLES.index(role)
-
-
 def csrf_of(secret: str) -> str:
     """The CSRF token of a session, made from its secret, so that nothing but hashes needs to be stored."""
     return hashlib.sha256(f"csrf {secret}".encode()).hexdigest()
@@ -96,18 +91,15 @@ def csrf_of(secret: str) -> str:
 class Accounts:
     """The accounts, sessions and tokens in the database of a history.
 
-    ``clock`` gives the time, with its zone. Passwords are hashed one at a time: each takes 64 MB and a part of a second
-    of one core, and many at once would slow the judging down.
+    ``clock`` gives the time, with its zone.
     """
 
     def __init__(self, history: AccountStore, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._history = history
         self._clock = clock
-        self._hasher = PasswordHasher(time_cost=3, memory_cost=65536, parallelism=1, type=Type.ID)
-        self._hashing = threading.Lock()
+        self._passwords = PasswordHashing()
         self._first = threading.Lock()
         self._some = False
-        self._nobody = ""
 
     # --- accounts ---
 
@@ -130,9 +122,15 @@ class Accounts:
         """
         name, role, language = check_account_name(name), check_role(role), check_language(language)
         check_new_password(password, name)
-        hashed = self._hash(password)
+        hashed = self._passwords.hashed(password)
         row = AccountRow(
-            name=name, password=hashed, role=role, active=True, language=language, created=self._now(), last_login=None
+            name=name,
+            password=hashed,
+            role=role,
+            active=True,
+            language=language,
+            created=_text(self._clock()),
+            last_login=None,
         )
         with self._first, self._history.session() as session:
             names = session.scalars(select(AccountRow.name)).all()
@@ -159,7 +157,7 @@ class Accounts:
     def set_password(self, name: str, password: str, *, by: str, keep: str = "", address: str = "") -> None:
         """Give an account another password and end its sessions, but for that with the secret ``keep``."""
         check_new_password(password, name)
-        hashed = self._hash(password)
+        hashed = self._passwords.hashed(password)
         with self._history.session() as session:
             row = _named(session, name)
             row.password = hashed
@@ -212,14 +210,14 @@ class Accounts:
     def check_password(self, name: str, password: str) -> Account | None:
         """The account, if it may log in and the password is its own; takes as long for names that do not exist."""
         with self._history.session() as session:
-            row = session.scalar(select(AccountRow).where(AccountRow.name == _clean(name)))
-            account, stored = (_account(row), row.password) if row else (None, self._no_password())
-        if len(password) > LONGEST_PASSWORD or not self._matches(stored, password):
+            row = session.scalar(select(AccountRow).where(AccountRow.name == clean_name(name)))
+            account, stored = (_account(row), row.password) if row else (None, self._passwords.of_nobody())
+        if len(password) > LONGEST_PASSWORD or not self._passwords.matches(stored, password):
             return None
         if account is None or not account.active:
             return None
-        if self._hasher.check_needs_rehash(stored):
-            self._store_hash(account.id, self._hash(password))
+        if self._passwords.is_old(stored):
+            self._store_hash(account.id, self._passwords.hashed(password))
         return account
 
     # --- sessions ---
@@ -321,28 +319,6 @@ class Accounts:
             session.delete(row)
         self._history.audit(by, "token removed", name, address)
 
-    # --- passwords ---
-
-    def _now(self) -> str:
-        return _text(self._clock())
-
-    def _hash(self, password: str) -> str:
-        with self._hashing:
-            return self._hasher.hash(unicodedata.normalize("NFC", password))
-
-    def _matches(self, stored: str, password: str) -> bool:
-        with self._hashing:
-            try:
-                return self._hasher.verify(stored, unicodedata.normalize("NFC", password))
-            except (VerificationError, InvalidHashError):
-                return False
-
-    def _no_password(self) -> str:
-        """A hash that no password has, to compare with where there is no account."""
-        if not self._nobody:
-            self._nobody = self._hash(secrets.token_urlsafe(32))
-        return self._nobody
-
     def _store_hash(self, account_id: int, hashed: str) -> None:
         with self._history.session() as session:
             row = session.get(AccountRow, account_id)
@@ -350,58 +326,8 @@ class Accounts:
                 row.password = hashed
 
 
-def check_account_name(name: str) -> str:
-    """A name of a person or a token, in Unicode's form NFC; an InputError otherwise."""
-    clean = _clean(name)
-    if not clean or len(clean) > _LONGEST_NAME or not clean.isprintable() or any(each in clean for each in "/:\\"):
-        raise InputError(
-            f"'{printable(name, 60)}' is no name; take 1 to {_LONGEST_NAME} letters, digits, spaces or dashes."
-        )
-    if clean.casefold() == LOCAL:
-        raise InputError(f"The name '{LOCAL}' is taken by whoever uses the station without accounts; take another.")
-    return clean
-
-
-def check_role(role: str) -> str:
-    """A role that there is; an InputError otherwise."""
-    if role not in ROLES:
-        raise InputError(
-            f"There is no role '{printable(role, 60)}'{did_you_mean(role, ROLES) or '; there are ' + ', '.join(ROLES)}."
-        )
-    return role
-
-
-def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
-    """Scopes that there are, at least one, each once; an InputError otherwise."""
-    wanted = set(scopes)
-    if unknown := sorted(wanted - set(SCOPES)):
-        raise InputError(f"There is no scope '{printable(unknown[0], 60)}'; there are {', '.join(SCOPES)}.")
-    if not wanted:
-        raise InputError(f"A token needs at least one scope of {', '.join(SCOPES)}.")
-    return tuple(scope for scope in SCOPES if scope in wanted)
-
-
-def check_language(language: str) -> str:
-    """A language that the page has, or none; an InputError otherwise."""
-    if language and language not in LANGUAGES:
-        raise InputError(f"The page has the languages {', '.join(LANGUAGES)}, not '{printable(language, 20)}'.")
-    return language
-
-
-def check_new_password(password: str, name: str) -> None:
-    """Refuse passwords that are guessed at once; length is what counts."""
-    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
-        raise InputError(f"A password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters; take a longer phrase.")
-    if len(set(password)) < 5 or name.casefold() in password.casefold():
-        raise InputError("This password is easily guessed; take a phrase of several words without the name.")
-
-
-def _clean(name: str) -> str:
-    return unicodedata.normalize("NFC", name).strip()
-
-
 def _named(session: Session, name: str) -> AccountRow:
-    row = session.scalar(select(AccountRow).where(AccountRow.name == _clean(name)))
+    row = session.scalar(select(AccountRow).where(AccountRow.name == clean_name(name)))
     if row is None:
         raise InputError(f"There is no account '{printable(name, 60)}'.")
     return row

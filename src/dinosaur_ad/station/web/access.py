@@ -33,7 +33,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.station.accounts import LOCAL, Accounts, csrf_of, rank
+from dinosaur_ad.station.account_rules import LOCAL, rank
+from dinosaur_ad.station.accounts import Accounts, csrf_of
 from dinosaur_ad.station.config import ServerConfig
 from dinosaur_ad.station.web.api_errors import error_response, is_for_programs
 

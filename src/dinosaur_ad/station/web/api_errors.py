@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -63,6 +64,31 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(SQLAlchemyError, _database)
 
 
+async def _answer(request: Request, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer as JSON, as a page of the station, or as a plain page where even that fails."""
+    if status < 400 or is_for_programs(request.url.path):
+        return error_response(request.url.path, status, sentence, headers)
+    try:
+        answer: Response = await run_in_threadpool(_station_page, request, status, sentence)
+    except Exception as error:  # for instance the database, which the page asks for open warnings
+        log.warning("The page for an error cannot be shown: %s", first_line(error))
+        return error_response(request.url.path, status, sentence, headers)
+    answer.headers.update(dict(headers or {}))
+    return answer
+
+
+def _station_page(request: Request, status: int, sentence: str) -> Response:
+    from dinosaur_ad.station.web.pages_frame import notice, render  # which needs this module
+
+    person = getattr(request.state, "person", None)
+    if request.headers.get("hx-request") == "true":
+        shown = status in (404, 422)  # htmx puts these into the page; of others the page's script shows the sentence
+        return (
+            notice(request, person, sentence, "bad", status) if shown else HTMLResponse(_page(status, sentence), status)
+        )
+    return render(request, person, "problem.html", status=status, sentence=sentence)
+
+
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     sentences = {
@@ -72,12 +98,12 @@ async def _http(request: Request, error: Exception) -> Response:
     }
     bare = error.detail in (HTTPStatus(error.status_code).phrase, "There was an error parsing the body")
     sentence = sentences.get(error.status_code, error.detail) if bare else error.detail
-    return error_response(request.url.path, error.status_code, str(sentence), error.headers)
+    return await _answer(request, error.status_code, str(sentence), error.headers)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return error_response(request.url.path, 422, invalid_sentence(error.errors()[0]))
+    return await _answer(request, 422, invalid_sentence(error.errors()[0]))
 
 
 def invalid_sentence(problem: Mapping[str, Any]) -> str:
@@ -98,7 +124,7 @@ def invalid_sentence(problem: Mapping[str, Any]) -> str:
 
 async def _known(request: Request, error: Exception) -> Response:
     assert isinstance(error, DinosaurError)
-    return error_response(request.url.path, status_of(error), str(error))
+    return await _answer(request, status_of(error), str(error))
 
 
 def status_of(error: DinosaurError) -> int:
@@ -115,4 +141,4 @@ def status_of(error: DinosaurError) -> int:
 async def _database(request: Request, error: Exception) -> Response:
     log.error("The database failed: %s", first_line(error))
     sentence = "The database of the station does not answer; judging goes on, and what is judged is kept. Try again."
-    return error_response(request.url.path, 503, sentence, {"Retry-After": "5"})
+    return await _answer(request, 503, sentence, {"Retry-After": "5"})

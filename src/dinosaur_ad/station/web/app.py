@@ -24,6 +24,7 @@ from dinosaur_ad.station.config import ServerConfig
 from dinosaur_ad.station.web import api, event_stream, pages, sessions
 from dinosaur_ad.station.web.access import Identify
 from dinosaur_ad.station.web.api_errors import UNEXPECTED, add_error_handlers, error_response
+from dinosaur_ad.station.web.connections import WatchedConnection
 from dinosaur_ad.station.web.event_stream import EventStreams
 from dinosaur_ad.station.web.limits import BodyLimit, Doors, LoginBackoff
 
@@ -138,6 +139,7 @@ def make_server(app: FastAPI, server: ServerConfig) -> StationServer:
             port=server.port,
             ssl_certfile=server.tls_certificate,
             ssl_keyfile=server.tls_key,
+            http=WatchedConnection,
             proxy_headers=False,  # Identify does it, and knows when it may
             server_header=False,
             access_log=False,

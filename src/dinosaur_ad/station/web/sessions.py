@@ -6,6 +6,7 @@ import math
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
@@ -15,12 +16,17 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.station.accounts import LONGEST, Account, check_account_name, check_new_password
+from dinosaur_ad.station.account_rules import check_account_name, check_new_password
+from dinosaur_ad.station.accounts import LONGEST, Account
 from dinosaur_ad.station.web.access import Person, address_of, cookie_name, is_secure, needs, visitor
 
 PROBLEMS = ("wrong", "wait", "name", "password", "taken")
 """What can be wrong, as ``?problem=`` of the pages: login: "wrong" name or password, "wait" (with ``seconds=``);
 setup: the "name" or the "password" cannot be used, "taken": there is an account already."""
+
+MOST_WAITING = 20
+"""Logins that wait for their password to be hashed."""
+_hashing = CapacityLimiter(1)  # a hash takes memory and time of a core; those that wait take no thread
 
 router = APIRouter(include_in_schema=False)
 
@@ -34,7 +40,9 @@ async def log_in(request: Request) -> Response:
     if wait > 0:
         seconds = math.ceil(wait)
         return _again(request, "/login", "wait", 429, {"next": after, "seconds": str(seconds)})
-    account: Account | None = await run_in_threadpool(accounts.check_password, name, password)
+    if _hashing.statistics().tasks_waiting >= MOST_WAITING:
+        raise HTTPException(503, "Too many people log in at once; try again.", {"Retry-After": "5"})
+    account: Account | None = await to_thread.run_sync(accounts.check_password, name, password, limiter=_hashing)
     if account is None:
         history = request.app.state.station.history
         await run_in_threadpool(history.audit, printable(name, 60), "login failed", "", address)
