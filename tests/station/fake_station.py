@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from detector_helpers import product, spoil, tiny
 from numpy.typing import NDArray
 
+from detector_helpers import product, spoil, tiny
 from dinosaur_ad import __version__
 from dinosaur_ad.core.map_regions import cells_above
 from dinosaur_ad.inspection import Inspection, WorstPatch
@@ -23,6 +23,7 @@ from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.config import PartConfig, SourceConfig, StationConfig
 from dinosaur_ad.station.history.history import History
 from dinosaur_ad.station.part import JudgedPart, Picture, View
+from dinosaur_ad.station.tables import ChangeRow
 from dinosaur_ad.station.teaching import Teaching
 
 PASSWORD = "seven long brown words"
@@ -199,12 +200,19 @@ def rich_station(folder: Path, sources: Sequence[str] = ("camera-1",)) -> FakeSt
     from dinosaur_ad.datasets.synthetic import SyntheticSample
 
     station = FakeStation(folder, sources, ("gear", "blister"))
+    with station.history.session() as session:
+        for minutes, by, action, sentence in (
+            (800, "Ines", "learn", "Learned 'gear' with 24 pictures."),
+            (300, "Tom", "sensitivity", "'gear' is set anew: threshold 0.9 -> 1."),
+        ):
+            made = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat(timespec="microseconds")
+            session.add(ChangeRow(made=made, by=by, task="gear", action=action, sentence=sentence, detail={}))
     kinds = {"gear": ("chip",), "blister": ()}
     rng = np.random.default_rng(1)
     for number in range(70):
         task = "gear" if number % 5 else "blister"
         bad = number % 9 == 4 and task == "gear"
-        sample = SyntheticSample(task, kinds[task][0] if bad else "good", index=number, size=512)
+        sample = SyntheticSample(task, kinds[task][0] if bad else "good", index=number, size=384)
         lamp = 1 + max(0, number - 45) * 0.012
         score = float(rng.uniform(1.3, 2.6)) if bad else float(rng.uniform(0.45, 0.8)) * lamp
         verdict = "anomalous" if bad else "unknown" if number == 30 else "normal"
@@ -219,11 +227,13 @@ def rich_station(folder: Path, sources: Sequence[str] = ("camera-1",)) -> FakeSt
             reason="It differs all over, 3.1 times as much as a good part." if verdict == "unknown" else "",
         )
         if bad:
-            station.history.save_feedback(part, "Ines", "fine" if number % 18 == 4 else "defect", note="seen on the belt")
-    station.history.add_change("Ines", "gear", "learn", "Learned 'gear' with 24 pictures.", {})
-    station.history.add_change("Tom", "gear", "sensitivity", "'gear' is set anew: threshold 0.9 -> 1.", {})
+            station.history.save_feedback(
+                part, "Ines", "fine" if number % 18 == 4 else "defect", note="seen on the belt"
+            )
     shown = [row.id for row in station.history.latest(4)]
-    sentence = "Its good parts score 1.8 deviations higher than those learned, since 40 parts; the light may have changed."
+    sentence = (
+        "Its good parts score 1.8 deviations higher than those learned, since 40 parts; the light may have changed."
+    )
     station.history.add_warning("task", "gear", sentence, {}, shown)
     mqtt = {"name": "plant", "kind": "mqtt", "state": "waiting", "reason": "Connection refused; next try in 8 s."}
     station.sinks = [mqtt | {"waiting": 12, "delivered": 1204, "failed": 0, "last_delivery": None}]

@@ -48,7 +48,9 @@ def score_chart(points: Sequence[ChartPoint], text: Catalogue, marks: Sequence[d
     parts = [_grid_line(y(value), text.number(value, 1), value == 1.0) for value in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)]
     parts += [_moment(x(moment), moment, span) for moment in _moments(first, last)]
     parts += [
-        Markup('<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="{1}" y2="{2}"/>').format(x(mark), _TOP, HEIGHT - _BOTTOM)
+        Markup('<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="{1}" y2="{2}"/>').format(
+            x(mark), _TOP, HEIGHT - _BOTTOM
+        )
         for mark in marks
         if first <= mark <= last
     ]
@@ -85,7 +87,9 @@ def day_chart(days: Sequence[tuple[str, Mapping[str, int]]], text: Catalogue) ->
             tall = room * counts.get(verdict, 0) / most
             bottom -= tall
             if tall:
-                bar = '<rect class="bar {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>'
+                bar = (
+                    '<rect class="bar {}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>'
+                )
                 said = f"{day}: {text('verdict.' + key_of(verdict))} {counts[verdict]}"
                 parts.append(Markup(bar).format(key_of(verdict), left + step * 0.14, bottom, step * 0.72, tall, said))
         label = '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>'
@@ -100,7 +104,9 @@ def _svg(body: Markup, title: str) -> Markup:
 
 def _grid_line(y: float, label: str, threshold: bool) -> Markup:
     kind = "threshold" if threshold else "rule"
-    line = Markup('<line class="{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(kind, _LEFT, WIDTH - _RIGHT, y, y)
+    line = Markup('<line class="{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(
+        kind, _LEFT, WIDTH - _RIGHT, y, y
+    )
     place = '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
     return line + Markup(place).format(_LEFT - 8, y + 4, label)
 

@@ -19,7 +19,7 @@ A_YEAR = 365 * 24 * 3600
 
 
 @router.get("/login")
-def login_page(request: Request, problem: str = "", next: str = "/", seconds: int = 0) -> Response:  # noqa: A002
+def login_page(request: Request, problem: str = "", next: str = "/", seconds: int = 0) -> Response:
     """The form to log in; open to all."""
     if not request.state.accounts_exist:
         return RedirectResponse("/setup" if visitor(request) else "/", 303)

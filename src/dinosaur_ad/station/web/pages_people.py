@@ -64,9 +64,7 @@ def change_account(
 
 
 @router.post("/people/{name}/password")
-def change_password(
-    request: Request, name: str, person: Administrator, password: Annotated[str, Form()]
-) -> Response:
+def change_password(request: Request, name: str, person: Administrator, password: Annotated[str, Form()]) -> Response:
     """Give an account another password."""
     keep = person.secret if name == person.name else ""
     _accounts(request).set_password(name, password, by=person.name, keep=keep, address=address_of(request))

@@ -30,7 +30,9 @@ ENDED = ("done", "failed", "refused")
 def teach_page(request: Request, person: Engineer) -> Response:
     """The beginning: a name."""
     station = station_of(request)
-    return render(request, person, "teach.html", page="teach", products=[each.name for each in station.detector.tasks()])
+    return render(
+        request, person, "teach.html", page="teach", products=[each.name for each in station.detector.tasks()]
+    )
 
 
 @router.post("/teach")
@@ -39,7 +41,9 @@ def begin(request: Request, person: Engineer, name: Annotated[str, Form()]) -> R
     task = check_task_name(name)
     station = station_of(request)
     if task in station.detector:
-        raise InputError(f"There is a product '{task}' already; choose another name, or add pictures to it in its tray.")
+        raise InputError(
+            f"There is a product '{task}' already; choose another name, or add pictures to it in its tray."
+        )
     draft = Draft.begin(Path(station.config.folder), person.name)
     draft.note(task=task)
     return back_to(request, f"/teach/{draft.id}")

@@ -1,4 +1,4 @@
-"""The page Trends: scores over time, parts a day, what people said, warnings of drift. Each chart has a table beside."""
+"""The page Trends: scores over time, parts a day, answers, warnings of drift; each chart has a table beside."""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ class Draft:
         """A new, empty draft; the oldest is removed where there are too many."""
         base = station_folder / "teach"
         base.mkdir(parents=True, exist_ok=True)
-        known = sorted((path for path in base.iterdir() if _ID.fullmatch(path.name)), key=lambda path: path.stat().st_mtime)
+        known = sorted(
+            (path for path in base.iterdir() if _ID.fullmatch(path.name)), key=lambda path: path.stat().st_mtime
+        )
         for old in known[: max(0, len(known) - MOST_DRAFTS + 1)]:
             shutil.rmtree(old, ignore_errors=True)
         draft = cls(base / secrets.token_hex(8))
