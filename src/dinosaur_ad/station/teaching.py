@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.detector import Dinosaur
-from dinosaur_ad.errors import DinosaurError, InputError, TeachingRefusedError
+from dinosaur_ad.errors import DinosaurError, InputError
 from dinosaur_ad.inspection import Changed, Learned
 from dinosaur_ad.station.answers import Answers
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.config import SinkConfig, TeachingConfig
-from dinosaur_ad.station.feedback_tray import TrayGroup, grouped_feedback, pictures_of_parts
+from dinosaur_ad.station.feedback_tray import grouped_feedback, pictures_of_parts
 from dinosaur_ad.station.jobs import Job, JobQueue, Outcome
 from dinosaur_ad.station.teaching_words import learned_json, learned_sentence, missed_sentence, set_sentence
+from dinosaur_ad.station.tray_teaching import teach_groups
 from dinosaur_ad.station.what_if import (
     FollowingThreshold,
     SensitivityPlace,
@@ -164,47 +165,7 @@ class Teaching:
                 next(iter(left.values()), "None of these answers waits in the tray; it may have been decided already.")
             )
         tasks = ", ".join(group.task for group in groups)
-        return self.queue.add("update", tasks, by, lambda job: self._teach_groups(job, groups, force))
-
-    def _teach_groups(self, job: Job, groups: Sequence[TrayGroup], force: bool) -> Outcome:
-        sentences, results, refused = [], {}, 0
-        for group in groups:
-            outcome = self._teach_group(job, group, force)
-            sentences.append(outcome.sentence)
-            results[group.task] = outcome.result
-            refused += "learned" not in outcome.result
-        if refused == len(groups):
-            suspects = tuple(path for result in results.values() for path in result.get("refused", ()))
-            raise TeachingRefusedError(" ".join(sentences), suspects)
-        return Outcome(" ".join(sentences), {"products": results})
-
-    def _teach_group(self, job: Job, group: TrayGroup, force: bool) -> Outcome:
-        """Teach the pictures of one product; without those that the guard refuses, if others are left."""
-        refused: list[str] = []
-        sentences: list[str] = []
-        while paths := [path for path in group.paths if path not in refused]:
-            before = self._settings(group.task)
-            try:
-                learned = self.detector.update(group.task, paths, force=force, progress=self.queue.progress(job))
-            except TeachingRefusedError as error:
-                named = [path for path in error.paths if path in paths]
-                gone = group.about(named) or group.about(paths)
-                refused += [path for number in gone for path in group.pictures[number]]
-                sentences.append(str(error))
-                self._decide(gone, "refused", job.by, str(error))
-                continue
-            except DinosaurError as error:
-                self._decide(group.about(paths), "refused", job.by, str(error))
-                raise
-            taught = group.about(paths)
-            what = f"Updated '{group.task}' with {learned.images} pictures, now {learned.total_images}."
-            outcome = self._told_learned("update", learned, what, job.by, before, {"feedback": taught})
-            self._decide(taught, "taught", job.by, outcome.sentence)
-            return Outcome(
-                " ".join([outcome.sentence, *sentences]),
-                {"learned": outcome.result, "refused": refused, "feedback": taught},
-            )
-        return Outcome(" ".join(sentences), {"refused": refused})
+        return self.queue.add("update", tasks, by, lambda job: teach_groups(self, job, groups, force))
 
     def _teaching_job(
         self,
@@ -215,16 +176,16 @@ class Teaching:
         detail: dict[str, Any],
     ) -> Job:
         def done(job: Job) -> Outcome:
-            before = self._settings(task)
+            before = self.settings_of(task)
             self.detector.waiting = lambda sentence: self.queue.say(job, sentence)
             learned = work(job, self.queue.progress(job))
             verb = {"learn": "Learned", "update": "Updated", "recalibrate": "Recalibrated"}[kind]
             what = f"{verb} '{learned.task}' with {learned.images} pictures."
-            return self._told_learned(kind, learned, what, by, before, detail)
+            return self.told_learned(kind, learned, what, by, before, detail)
 
         return self.queue.add(kind, task, by, done)
 
-    def _told_learned(
+    def told_learned(
         self, kind: str, learned: Learned, what: str, by: str, before: dict[str, Any] | None, detail: dict[str, Any]
     ) -> Outcome:
         """Note what was taught; the outcome of the job."""
@@ -258,10 +219,10 @@ class Teaching:
 
     def _stepped(self, name: str, by: str, kind: str, words: str) -> str:
         with self._lock:
-            before = self._settings(name, self._now())
+            before = self.settings_of(name, self._now())
             action = self._now().undo(name) if kind == "undo" else self._now().redo(name)
             missed = self._now()._missed_defects(name) if name in self._now() else ()
-            after = self._settings(name, self._now())
+            after = self.settings_of(name, self._now())
         sentence = " ".join(filter(None, [words.format(action, name), missed_sentence(name, missed)]))
         detail = {"action": action, "before": before, "after": after, "gallery_missed": list(missed)}
         self.note(by, name, kind, sentence, detail)
@@ -270,7 +231,7 @@ class Teaching:
     def forget(self, name: str, *, by: str) -> None:
         """Remove a product; :meth:`undo` brings it back."""
         with self._lock:
-            before = self._settings(name, self._now())
+            before = self.settings_of(name, self._now())
             self._now().forget(name)
         self.note(by, name, "forget", f"Forgot '{name}'; undo brings it back.", {"before": before})
 
@@ -339,12 +300,14 @@ class Teaching:
             ):
                 self._history.close_warning(warning.id, by)
 
-    def _decide(self, feedback: Sequence[int], state: str, by: str, outcome: str) -> None:
+    def decide(self, feedback: Sequence[int], state: str, by: str, outcome: str) -> None:
+        """Note what became of answers, and tell it."""
         for number in feedback:
             self._history.decide_feedback(number, state, by, outcome)
             self._bus.publish("tray", {"id": number, "state": state, "outcome": outcome})
 
-    def _settings(self, task: str, detector: Dinosaur | None = None) -> dict[str, Any] | None:
+    def settings_of(self, task: str, detector: Dinosaur | None = None) -> dict[str, Any] | None:
+        """How a product is set, as JSON; None where there is none."""
         try:
             return asdict((detector or self.detector).settings(task))
         except DinosaurError:
