@@ -58,3 +58,20 @@ def test_a_source_that_is_not_there_makes_no_store(capsys: Capture, tmp_path: Pa
 
 def test_a_proposal_is_a_number(capsys: Capture, store: Path) -> None:
     assert_refused(capsys, ["dismiss", "one", "--store", str(store)], "such as 1, got 'one'", store)
+
+
+def test_two_tasks_are_merged_and_what_cannot_be_is_a_sentence(capsys: Capture, tmp_path: Path) -> None:
+    at, place = ("--store", str(tmp_path / "store")), tmp_path / "store"
+    for number in (1, 2):
+        pictures = make_normals(tmp_path / f"pictures-{number}", 12, pattern=number)
+        assert main(["learn", f"nut-{number}", str(pictures), *at, "--force", *(NEW_STORE if number == 1 else ())]) == 0
+    capsys.readouterr()
+    merge = ["adopt", "--merge", "nut-1", "nut-2", *at]
+    assert_refused(capsys, merge, "A product needs a name", place)
+    assert_refused(capsys, [*merge, "1", "--name", "nut"], "not both", place)
+    assert main([*merge, "--name", "nut"]) == 0
+    assert "'nut-1' and 'nut-2' became 'nut', learned from 24 of their 24 pictures" in capsys.readouterr().out
+    assert main(["tasks", *at]) == 0
+    assert "nut-1" not in capsys.readouterr().out
+    for name in ("nut-1", "nut-2"):
+        assert main(["undo", name, *at]) == 0

@@ -11,32 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from PIL import Image
+from watch_helpers import kinds, opened, write
 
 from detector_helpers import TINY_FAST, TINY_PAPER, product, spoil, tiny
-from dinosaur_ad import Dinosaur, InputError
+from dinosaur_ad import InputError
 from dinosaur_ad.watch.tray import Tray
-from dinosaur_ad.watch.watch_event import WatchEvent
-
-Pixels = NDArray[np.uint8]
-
-
-def write(folder: Path, images: list[Pixels]) -> Path:
-    """Images as files whose names say their order."""
-    folder.mkdir(parents=True, exist_ok=True)
-    first = len(list(folder.iterdir()))
-    for n, image in enumerate(images, start=first):
-        Image.fromarray(image).save(folder / f"{n:04d}.png")
-    return folder
-
-
-def opened(store: Path) -> Dinosaur:
-    return tiny(store, preset=TINY_FAST)
-
-
-def kinds(events: list[WatchEvent]) -> dict[str, int]:
-    return {kind: sum(each.kind == kind for each in events) for kind in dict.fromkeys(each.kind for each in events)}
 
 
 def test_one_product_is_proposed_adopted_and_then_inspected(tmp_path: Path) -> None:

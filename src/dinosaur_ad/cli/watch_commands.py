@@ -23,6 +23,7 @@ from dinosaur_ad.cli._parser import (
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
+    from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.watch.watch_event import WatchEvent
 
 
@@ -52,10 +53,20 @@ def add_parser(verbs: Subparsers) -> None:
     )
 
     parser = add_verb(
-        verbs, "adopt", adopt, "Learn a product that watch proposed. Without a number, the open proposals are listed."
+        verbs,
+        "adopt",
+        adopt,
+        "Learn a product that watch proposed, or make one task of two. Without a number, open proposals are listed.",
     )
     parser.add_argument("proposal", metavar="PROPOSAL", nargs="?", type=_number, help="its number")
     parser.add_argument("--name", metavar="NAME", type=task_name, help="what the task is called")
+    parser.add_argument(
+        "--merge",
+        metavar="TASK",
+        nargs=2,
+        type=task_name,
+        help="instead of a proposal: learn the pictures of these two as one task and forget both; undo takes it back",
+    )
     add_encoder_options(parser)
     add_settings(parser, "provider", "precision", "threads")
     add_store(parser)
@@ -123,6 +134,8 @@ def _line(event: WatchEvent) -> str:
         )
         suspects = "".join(f"; suspect: {printable(each.path, 80)} ({each.reason})" for each in event.suspects[:3])
         return f"proposed  {event.proposal}  {event.reason}{rate}{suspects}"
+    if event.kind in ("merge proposed", "split proposed"):
+        return f"{event.kind}  {event.proposal}  {event.reason}"
     place = f"  {printable(event.path)}" if event.path else ""
     return f"{event.kind}{place}  {event.reason}"
 
@@ -130,6 +143,8 @@ def _line(event: WatchEvent) -> str:
 def adopt(arguments: argparse.Namespace) -> int:
     """Learn a proposal, or list those that are open."""
     detector = open_store(arguments, **encoder_options(arguments))
+    if arguments.merge is not None:
+        return _merge(arguments, detector)
     if arguments.proposal is None:
         if arguments.name is not None:
             raise InputError("Which proposal should get that name is missing; see: dinosaur adopt")
@@ -137,10 +152,27 @@ def adopt(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         raise InputError("A product needs a name; add --name NAME.")
     event = detector.adopt(arguments.proposal, arguments.name)
+    if event.kind == "merged":
+        show(event.reason)
+        return EXIT_OK
     show(
         f"learned '{event.task}' from {len(event.pictures)} pictures; take it back with: dinosaur undo "
         f"{shlex.quote(event.task)}"
     )
+    return EXIT_OK
+
+
+def _merge(arguments: argparse.Namespace, detector: Dinosaur) -> int:
+    """Make one task of two."""
+    from dinosaur_ad.store import Store
+    from dinosaur_ad.watch.regrouping import merge_tasks
+
+    if arguments.proposal is not None:
+        raise InputError("Give a proposal or two tasks to merge, not both.")
+    if arguments.name is None:
+        raise InputError("A product needs a name; add --name NAME.")
+    assert isinstance(detector.store, Store)  # it was opened by its path
+    show(merge_tasks(detector, detector.store.path, arguments.merge, arguments.name).reason)
     return EXIT_OK
 
 
@@ -156,8 +188,11 @@ def _list(proposals: list[WatchEvent]) -> int:
             each.pictures[0] if each.pictures else "",
         )
         for each in proposals
+        if each.kind == "proposed"
     ]
-    show(*table(("proposal", "pictures", "suspects", "first picture"), rows, numeric=("pictures", "suspects")))
+    if rows:
+        show(*table(("proposal", "pictures", "suspects", "first picture"), rows, numeric=("pictures", "suspects")))
+    show(*(f"{each.kind}  {each.proposal}  {each.reason}" for each in proposals if each.kind != "proposed"))
     return EXIT_OK
 
 

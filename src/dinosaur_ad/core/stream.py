@@ -65,7 +65,7 @@ class StreamMemory(NamedTuple):
         missing = [name for name in cls._fields if name not in arrays]
         if missing:
             raise ValueError(f"the memory of a stream lacks {', '.join(missing)}")
-        memory = cls(*(np.array(arrays[name]) for name in cls._fields[:-1]), int(arrays["images"]))
+        memory = cls._make((*(np.array(arrays[name]) for name in cls._fields[:-1]), int(arrays["images"])))
         shape = memory.support_LK.shape
         same = all(each.shape == shape and each.dtype == np.int64 for each in memory[1:4])
         if memory.vectors_LKC.ndim != 3 or memory.vectors_LKC.shape[:2] != shape or not same or shape[1] < 2:
@@ -118,7 +118,7 @@ def follow_stream(
             raise ValueError(f"the {name} is at least 1 image, got {value}")
     xp = namespace(patches_NHWC)
     # One copy for all images: the memory that was given stays as it was.
-    memory = StreamMemory(*(xp.asarray(each, copy=True) for each in memory[:-1]), memory.images)
+    memory = StreamMemory._make((*(xp.asarray(each, copy=True) for each in memory[:-1]), memory.images))
     for image_HWC in patches_NHWC:
         memory = memory._replace(images=memory.images + 1)
         _take(memory, xp.reshape(image_HWC, memory.vectors_LKC.shape[::2]))
@@ -156,7 +156,7 @@ def _take(memory: StreamMemory, patch_LC: Array) -> None:
     step = max(1, ROW_BYTES // (slots * channels * patch_LC.itemsize))
     for start in range(0, locations, step):  # a share of a CPU's cache at a time; the same for every image
         part = slice(start, start + step)
-        some = StreamMemory(*(each[part] for each in memory[:-1]), memory.images)
+        some = StreamMemory._make((*(each[part] for each in memory[:-1]), memory.images))
         _take_some(some, patch_LC[part])
     full_P = xp.nonzero(xp.all(memory.support_LK > 0, axis=1))[0]
     if full_P.shape[0]:

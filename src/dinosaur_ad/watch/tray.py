@@ -32,6 +32,10 @@ CREATE TABLE IF NOT EXISTS kept (id INTEGER PRIMARY KEY, origin TEXT, file TEXT,
 CREATE TABLE IF NOT EXISTS proposals (id INTEGER PRIMARY KEY AUTOINCREMENT, status TEXT NOT NULL, task TEXT,
     details TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS decisions (id INTEGER PRIMARY KEY AUTOINCREMENT, event TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS added (id INTEGER PRIMARY KEY, task TEXT NOT NULL, file TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS recent (id INTEGER PRIMARY KEY, task TEXT NOT NULL, origin TEXT, descriptor BLOB);
+CREATE TABLE IF NOT EXISTS followed (task TEXT PRIMARY KEY, passed INTEGER NOT NULL DEFAULT 0,
+    changed INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 """
 
 
@@ -52,6 +56,13 @@ class StoredProposal(NamedTuple):
     status: str
     task: str
     details: dict[str, Any]
+
+
+class RecentPicture(NamedTuple):
+    """A picture of a known product that passed: where it came from, and its descriptor (C',)."""
+
+    origin: str
+    descriptor_C: Floats
 
 
 class Tray:
@@ -157,13 +168,28 @@ class Tray:
         for each in pictures:
             self._rows("DELETE FROM kept WHERE id = ?", each.id)
 
+    def keep_added(self, task: str, pictures: Iterable[KeptPicture], most: int) -> None:
+        """Keep the copies of pictures that an update of a task learned, only the newest ``most`` of them."""
+        for each in pictures:
+            self._rows("INSERT INTO added (task, file) VALUES (?, ?)", task, each.file.name)
+        self._newest("added", task, most)
+
+    def _newest(self, table: str, task: str, most: int) -> None:
+        self._rows(
+            f"DELETE FROM {table} WHERE task = ? AND id NOT IN "
+            f"(SELECT id FROM {table} WHERE task = ? ORDER BY id DESC LIMIT ?)",
+            task,
+            task,
+            most,
+        )
+
     def tidy(self) -> None:
         """Remove copies that nothing needs: neither the tray, nor an open proposal, nor a task that learned them."""
         needed = {
             file
             for (file,) in self._rows(
                 "SELECT file FROM kept LEFT JOIN proposals ON kept.proposal = proposals.id "
-                "WHERE proposals.status IS NULL OR proposals.status != ?",
+                "WHERE proposals.status IS NULL OR proposals.status != ? UNION SELECT file FROM added",
                 DISMISSED,
             )
         }
@@ -171,6 +197,42 @@ class Tray:
             if path.name not in needed:
                 with suppress(OSError):
                     path.unlink()
+
+    # --- what known products look like now ---
+
+    def count_passed(self, task: str) -> int:
+        """One more picture of a task passed; the number of all of them."""
+        self._rows(
+            "INSERT INTO followed (task, passed) VALUES (?, 1) ON CONFLICT DO UPDATE SET passed = passed + 1", task
+        )
+        return int(self._rows("SELECT passed FROM followed WHERE task = ?", task)[0][0])
+
+    def keep_recent(self, task: str, origin: str, descriptor_C: Floats, most: int) -> None:
+        """Keep the descriptor of a picture that passed, and only the newest ``most`` of them."""
+        self._rows(
+            "INSERT INTO recent (task, origin, descriptor) VALUES (?, ?, ?)",
+            task,
+            origin,
+            np.asarray(descriptor_C, np.float32).tobytes(),
+        )
+        self._newest("recent", task, most)
+
+    def recent(self, task: str) -> list[RecentPicture]:
+        """What is kept of the pictures of a task that passed, the oldest first."""
+        rows = self._rows("SELECT origin, descriptor FROM recent WHERE task = ? ORDER BY id", task)
+        return [RecentPicture(origin, np.frombuffer(descriptor, np.float32)) for origin, descriptor in rows]
+
+    def mark_changed(self, task: str, changed: bool = True) -> None:
+        """Whether a task is to be compared with the others."""
+        self._rows(
+            "INSERT INTO followed (task, changed) VALUES (?, ?) ON CONFLICT DO UPDATE SET changed = excluded.changed",
+            task,
+            changed,
+        )
+
+    def changed_tasks(self) -> list[str]:
+        """The tasks that are to be compared with the others."""
+        return [task for (task,) in self._rows("SELECT task FROM followed WHERE changed ORDER BY task")]
 
     # --- proposals and decisions ---
 
@@ -198,6 +260,10 @@ class Tray:
             known = f"open are: {', '.join(map(str, open_ones))}" if open_ones else "none is open"
             raise InputError(f"There is no open proposal {number}; {known}.")
         return open_ones[number]
+
+    def amend(self, proposal: int, details: dict[str, Any]) -> None:
+        """Other details of a proposal."""
+        self._rows("UPDATE proposals SET details = ? WHERE id = ?", json.dumps(details), proposal)
 
     def decide(self, proposal: int, status: str, task: str = "") -> None:
         """What became of a proposal."""

@@ -16,6 +16,7 @@ INSPECTED, UNKNOWN, LEFT_OUT, PROPOSED, ADOPTED, REFUSED, UPDATED = (
     "refused",
     "updated",
 )
+MERGE_PROPOSED, MERGED, SPLIT_PROPOSED = "merge proposed", "merged", "split proposed"
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,10 @@ class WatchEvent:
     ``kind`` is "inspected" (a picture of a known product, with its ``inspection``), "unknown" (kept in the tray, or
     shows what a proposal shows), "left out" (blank, unreadable, or pushed out of a full tray), "proposed" (enough
     pictures agree), "adopted" (a proposal was learned as ``task``), "updated" (clearly normal pictures were added to
-    ``task``; undo takes it back) or "refused" (the guard did not allow it). ``suspects`` of a proposal are pictures
-    that are not learned; ``promised_rate`` is that of :class:`~dinosaur_ad.Learned`.
+    ``task``; undo takes it back), "merge proposed" (``tasks`` look the same now), "merged" (``tasks`` became ``task``),
+    "split proposed" (the pictures of ``task`` fall into two ``groups``) or "refused" (the guard did not allow it).
+    ``suspects`` of a proposal are pictures that are not learned; ``promised_rate`` is that of
+    :class:`~dinosaur_ad.Learned`.
     """
 
     kind: str
@@ -38,6 +41,8 @@ class WatchEvent:
     suspects: tuple[Suspect, ...] = ()
     promised_rate: float | None = None
     inspection: Inspection | None = None
+    tasks: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -50,5 +55,7 @@ class WatchEvent:
             "pictures": list(self.pictures),
             "suspects": [{"path": each.path, "reason": each.reason, "score": each.score} for each in self.suspects],
             "promised_rate": self.promised_rate,
+            "tasks": list(self.tasks),
+            "groups": [list(each) for each in self.groups],
             "inspection": self.inspection.to_json() if self.inspection else None,
         }

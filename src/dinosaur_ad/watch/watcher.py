@@ -24,8 +24,16 @@ from dinosaur_ad.errors import InputError, TeachingRefusedError
 from dinosaur_ad.images.finding import find_images
 from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, Suspect
-from dinosaur_ad.presets import Preset
-from dinosaur_ad.store import TaskStore
+from dinosaur_ad.store import TaskRecord
+from dinosaur_ad.watch.regrouping import (
+    SPLIT,
+    Merger,
+    begin_merge,
+    finish_merge,
+    note_passed,
+    proposed_event,
+    regrouped,
+)
 from dinosaur_ad.watch.tray import ADOPTED as ADOPTED_STATUS
 from dinosaur_ad.watch.tray import DISMISSED, LEARNING, OPEN, KeptPicture, StoredProposal, Tray, picture_key
 from dinosaur_ad.watch.watch_event import (
@@ -61,30 +69,21 @@ CHANGED = 100.0
 """The evidence to one at which good parts count as changed."""
 
 
-class Inspector(Protocol):
+class Inspector(Merger, Protocol):
     """What a watch needs of a detector."""
-
-    preset: Preset
-
-    @property
-    def store(self) -> TaskStore:
-        """Where tasks are kept."""
 
     def __len__(self) -> int: ...
 
     def __contains__(self, name: object) -> bool: ...
 
+    def tasks(self) -> list[TaskRecord]:
+        """What has been taught."""
+
     def stream(self, images: Sequence[Path]) -> Iterator[Inspection | Rejected]:
         """Inspect images in order."""
 
-    def learn(self, name: str, images: Sequence[Path]) -> Learned:
-        """Teach a new task."""
-
     def update(self, name: str, images: Sequence[Path]) -> Learned:
         """Add normal images to a task."""
-
-    def forget(self, name: str) -> None:
-        """Remove a task."""
 
 
 class Watcher:
@@ -153,6 +152,9 @@ class Watcher:
         yield from self._finish_updates()
         yield from self._propose()
         yield from self._finish_adoptions()
+        if self._tray.changed_tasks():
+            names = [record.name for record in self._detector.tasks()]
+            yield from regrouped(self._tray, names, self._controls())
 
     # --- one picture ---
 
@@ -246,6 +248,8 @@ class Watcher:
         with tray.change():
             if clearly and (changed or self._images_of(task) < GROWN):
                 tray.keep(path, self._describe(pixels[None])[0], task=task)
+            if result.verdict == NORMAL:
+                note_passed(tray, task, str(path), lambda: self._describe(pixels[None])[0])
             self._note(key, [event])
         yield event
 
@@ -287,6 +291,8 @@ class Watcher:
             reason = f"{len(waiting)} clearly normal pictures were added, because {why}; undo takes it back"
             event = WatchEvent(UPDATED, reason, task=task, pictures=pictures, promised_rate=learned.promised_rate)
         with self._tray.change():
+            if event.kind == UPDATED:
+                self._tray.keep_added(task, waiting, GROWN)
             self._tray.drop(waiting)
             self._tray.record(event.to_json())
         self._tray.tidy()
@@ -352,7 +358,17 @@ class Watcher:
     def _finish_adoptions(self) -> Iterator[WatchEvent]:
         """Learn what was adopted; also what was being learned when a watch was killed."""
         for proposal in self._tray.proposals(LEARNING):
-            yield adopt(self._detector, self._tray, proposal)
+            if "kind" not in proposal.details:
+                yield adopt(self._detector, self._tray, proposal)
+                continue
+            try:
+                yield finish_merge(self._detector, self._tray, proposal)
+            except InputError as error:
+                event = WatchEvent(REFUSED, str(error), proposal=proposal.id, tasks=tuple(proposal.details["tasks"]))
+                with self._tray.change():
+                    self._tray.decide(proposal.id, DISMISSED)
+                    self._tray.record(event.to_json())
+                yield event
 
 
 class TriedProduct(NamedTuple):
@@ -410,18 +426,27 @@ def adopt(detector: Inspector, tray: Tray, proposal: StoredProposal) -> WatchEve
     event = WatchEvent(ADOPTED, reason, task=name, proposal=proposal.id, pictures=origins, promised_rate=rate)
     with tray.change():
         tray.decide(proposal.id, ADOPTED_STATUS, name)
+        tray.mark_changed(name)
         tray.record(event.to_json())
     return event
 
 
 def adopt_proposal(detector: Inspector, place: Path, number: int, name: str) -> WatchEvent:
-    """Learn an open proposal as ``name``.
+    """Learn an open proposal as ``name``, or merge the tasks that it names.
 
     :raises InputError: there is no such proposal, the name is taken, or its pictures cannot be learned.
     """
     tray = Tray(place)
     try:
         proposal = tray.proposal(number)
+        kind = proposal.details.get("kind")
+        if kind == SPLIT:
+            raise InputError(
+                f"Proposal {number} is about splitting '{printable(proposal.details['tasks'][0])}', which is not done "
+                "here: learn its two groups of pictures under two names and forget the task, or dismiss the proposal."
+            )
+        if kind:
+            return finish_merge(detector, tray, begin_merge(detector, tray, proposal.details["tasks"], name))
         if name in detector.store:
             raise InputError(f"There is a task '{name}' already; choose another name.")
         event = adopt(detector, tray, proposal._replace(task=name))
@@ -437,6 +462,9 @@ def open_proposals(place: Path) -> list[WatchEvent]:
     tray, found = Tray(place), []
     try:
         for each in tray.proposals(OPEN, LEARNING):
+            if "kind" in each.details:
+                found.append(proposed_event(each))
+                continue
             pictures = tuple(kept.origin for kept in tray.pictures_of(each.id) if not kept.suspect)
             suspects = tuple(Suspect(path, reason, score) for path, reason, score in each.details["suspects"])
             rate = each.details["promised_rate"]
