@@ -1,0 +1,132 @@
+"""A scenario as one stream of pictures without boundaries, for the protocols ``stream-*``.
+
+Segments of products are shuffled, products return, the light may fade, and a share of the pictures are defects. A
+method gets :class:`~dinosaur_ad.methods.photo.Photo` in order and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dinosaur_ad.datasets.samples import Sample
+from dinosaur_ad.datasets.tasks import Scenario, Task
+from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.loading import Pixels
+from dinosaur_ad.methods.contract import Photo
+
+CONTAMINATION = (0.0, 0.02, 0.05, 0.10)
+"""The shares of defects at which a stream is measured."""
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """How a scenario becomes a stream.
+
+    Each product comes in ``turns`` segments of ``segment`` normal pictures, no picture twice, with a share of
+    ``defects`` among them that are taken from its test images. Segments are ``shuffled`` within a turn, or in the order
+    of the tasks: with a drift scenario, that is a gradual drift. ``light`` is the factor to which the brightness fades
+    or grows, evenly over the stream.
+    """
+
+    segment: int = 40
+    turns: int = 2
+    defects: float = 0.05
+    shuffled: bool = True
+    light: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.segment < 1 or self.turns < 1:
+            raise InputError(f"A stream has at least 1 picture and 1 turn, got {self.segment} and {self.turns}.")
+        if not 0 <= self.defects <= 0.5:
+            raise InputError(f"The share of defects in a stream lies between 0 and 0.5, got {self.defects}.")
+        if not 0 < self.light <= 4:
+            raise InputError(f"The light of a stream changes by a factor above 0 and at most 4, got {self.light}.")
+
+
+STREAMS: dict[str, tuple[str, StreamPlan]] = {
+    "stream-mvtec-ad": ("mvtec-ad", StreamPlan()),
+    "stream-mtd-color": ("mtd-color", StreamPlan(turns=1, shuffled=False)),
+    "stream-mtd-blur": ("mtd-blur", StreamPlan(turns=1, shuffled=False)),
+    "stream-mtd-geo": ("mtd-geo", StreamPlan(turns=1, shuffled=False)),
+    "stream-synthetic": ("synthetic", StreamPlan()),
+    "stream-synthetic-light": ("synthetic", StreamPlan(light=0.8)),
+    "stream-synthetic-color": ("synthetic-color", StreamPlan(turns=1, shuffled=False)),
+}
+"""The scenario and the plan of each protocol."""
+
+
+class TruePicture(NamedTuple):
+    """A picture of a stream and what is hidden from the method: its product, and whether it is a defect."""
+
+    photo: Photo
+    product: str
+    label: int
+
+
+class HiddenStream(NamedTuple):
+    """The pictures in order, and by task the test images that are not among them."""
+
+    name: str
+    plan: StreamPlan
+    pictures: tuple[TruePicture, ...]
+    tests: dict[str, tuple[Sample, ...]]
+
+
+def make_hidden_stream(scenario: Scenario, plan: StreamPlan) -> HiddenStream:
+    """The stream of a scenario; the same for the same plan.
+
+    >>> from dinosaur_ad.bench.scenarios import open_scenario
+    >>> stream = make_hidden_stream(open_scenario("synthetic-tiny"), StreamPlan(segment=4, defects=0.2))
+    >>> len(stream.pictures), sorted({each.product for each in stream.pictures})
+    (20, ['fabric', 'gear'])
+    """
+    random = np.random.default_rng([plan.seed, 18])
+    used: set[tuple[str, str]] = set()
+    found: list[tuple[Sample, Task]] = []
+    for turn in range(plan.turns):
+        order = random.permutation(len(scenario.tasks)) if plan.shuffled else np.arange(len(scenario.tasks))
+        for index in order.tolist():
+            task = scenario.tasks[index]
+            found += [(sample, task) for sample in _segment(task, index, turn, plan, random, used)]
+    gain_N = np.linspace(1.0, plan.light, max(1, len(found)))
+    pictures = tuple(
+        TruePicture(_photo(sample, gain), task.product or task.name, sample.label)
+        for (sample, task), gain in zip(found, gain_N.tolist(), strict=True)
+    )
+    tests = {
+        task.name: tuple(sample for sample in task.test if (task.name, sample.name) not in used)
+        for task in scenario.tasks
+    }
+    return HiddenStream(scenario.name, plan, pictures, tests)
+
+
+def _segment(
+    task: Task, index: int, turn: int, plan: StreamPlan, random: np.random.Generator, used: set[tuple[str, str]]
+) -> list[Sample]:
+    order = np.random.default_rng([plan.seed, index]).permutation(len(task.train))
+    segment = [task.train[n] for n in order[turn * plan.segment : (turn + 1) * plan.segment]]
+    bad = [sample for sample in task.test if sample.label and (task.name, sample.name) not in used]
+    wanted = min(len(bad), round(len(segment) * plan.defects / (1 - plan.defects)))
+    for n in random.permutation(len(bad))[:wanted].tolist():
+        segment.insert(int(random.integers(len(segment) + 1)), bad[n])
+        used.add((task.name, bad[n].name))
+    return segment
+
+
+def _photo(sample: Sample, gain: float) -> Photo:
+    if gain == 1.0:
+        return Photo(sample.key(), sample.image)
+    return Photo(f"{sample.key()}*{gain:.6f}", _faded(sample.image, gain))
+
+
+def _faded(load: Callable[[], Pixels], gain: float) -> Callable[[], Pixels]:
+    def image() -> Pixels:
+        pixels: Pixels = np.clip(np.round(load() * np.float32(gain)), 0, 255).astype(np.uint8)
+        return pixels
+
+    return image
