@@ -70,6 +70,7 @@ class Station:
         self.teaching = Teaching(self.detector, self.history, self.bus, config.teaching, config.sinks)
         self.sources: dict[str, Source] = {}
         self.started: str | None = None
+        self._mqtt_trigger: MqttTrigger | None = None
         self._running = ExitStack()
         self._ended = threading.Event()
 
@@ -125,9 +126,9 @@ class Station:
             source.start()
             begun.callback(source.stop)
         if by_mqtt := triggers_by_topic(self.config.sources, self.config.sinks, self.trigger):
-            listening = MqttTrigger(*by_mqtt)
-            listening.start()
-            begun.callback(listening.stop)
+            self._mqtt_trigger = MqttTrigger(*by_mqtt)
+            self._mqtt_trigger.start()
+            begun.callback(self._mqtt_trigger.stop)
 
     def trigger(self, source: str, part: str = "") -> None:
         """Have a camera take a picture now.
@@ -176,7 +177,8 @@ class Station:
             "warnings": _said(lambda: len(self.history.warnings())),
             "products": [record.name for record in self.detector.tasks()],
             "damaged": self.detector.damaged(),
-            "pages": len(self.bus),
+            "counts": _said(self.history.counts),
+            "mqtt_trigger": self._mqtt_trigger.obstacle() if self._mqtt_trigger else "",
         }
 
     def ready(self) -> str:
