@@ -109,7 +109,7 @@ def fake_station(folder: Path, **server: Any) -> SimpleNamespace:
         detector=NoProducts(),
         teaching=None,
         ready=lambda: "",
-        state=lambda: {"version": "1", "products": []},
+        state=lambda: {"version": "1", "products": [], "sources": [source.state()]},
         close=close,
     )
 

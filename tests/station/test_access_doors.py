@@ -38,6 +38,24 @@ def station(tmp_path: Path) -> Iterator[Any]:
     station.close()
 
 
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A station without accounts, which it still has after each test: the app."""
+    station = fake_station(tmp_path_factory.mktemp("fresh"))
+    yield new_app(station)
+    assert not station.accounts.any()
+    station.close()
+
+
+@pytest.fixture(scope="module")
+def inhabited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One with accounts: the app."""
+    station = fake_station(tmp_path_factory.mktemp("inhabited"))
+    add_people(station.accounts)
+    yield new_app(station)
+    station.close()
+
+
 @pytest.fixture
 def people(station: Any) -> dict[str, Any]:
     return add_people(station.accounts)
@@ -66,8 +84,8 @@ def test_without_accounts_the_machine_itself_may_do_all(station: Any) -> None:
         ("127.0.0.1", {"Forwarded": "for=10.0.0.9"}),
     ],
 )
-def test_without_accounts_nobody_else_may_anything(station: Any, address: str, headers: dict[str, str]) -> None:
-    client = browser(new_app(station), address, headers=headers)
+def test_without_accounts_nobody_else_may_anything(fresh: Any, address: str, headers: dict[str, str]) -> None:
+    client = browser(fresh, address, headers=headers)
     for answer in (client.get("/api/v1/parts"), client.get("/"), client.post("/setup", data={"name": "M"})):
         assert answer.status_code == 403
         assert "no accounts yet" in answer.text
@@ -81,8 +99,8 @@ def test_behind_a_proxy_loopback_proves_nothing(station: Any) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.nip.io", ""]
 )
-def test_a_name_that_only_leads_here_is_refused(station: Any, host: str) -> None:
-    answer = browser(new_app(station), "127.0.0.1").get("/api/v1/health", headers={"Host": host})
+def test_a_name_that_only_leads_here_is_refused(fresh: Any, host: str) -> None:
+    answer = browser(fresh, "127.0.0.1").get("/api/v1/health", headers={"Host": host})
     assert answer.status_code == 421
     assert answer.json()["error"] == "This station answers to the names localhost and 127.0.0.1 only."
 
@@ -106,11 +124,11 @@ def test_such_a_name_does_not_make_one_local_on_other_networks_either(station: A
         {"Cookie": "a=b"},
     ],
 )
-def test_without_accounts_another_site_cannot_use_the_browser(station: Any, headers: dict[str, str]) -> None:
-    here = browser(new_app(station), "127.0.0.1")
+def test_without_accounts_another_site_cannot_use_the_browser(fresh: Any, headers: dict[str, str]) -> None:
+    here = browser(fresh, "127.0.0.1")
     answer = here.post("/api/v1/accounts", json={"name": "M", "password": PASSWORD, "role": "admin"}, headers=headers)
     assert answer.status_code == 403
-    assert not station.accounts.any()
+    assert not fresh.state.station.accounts.any()
 
 
 def test_the_first_account_is_made_once_and_logged_in(station: Any) -> None:
@@ -169,8 +187,8 @@ def test_a_proxy_says_address_and_scheme_where_it_may(station: Any, people: Any)
 @pytest.mark.parametrize(
     "after", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "\r\nX: y"]
 )
-def test_after_the_login_nobody_is_sent_to_another_site(station: Any, people: Any, after: str) -> None:
-    answer = browser(new_app(station)).post("/login", data={"name": "Vera", "password": PASSWORD, "next": after})
+def test_after_the_login_nobody_is_sent_to_another_site(inhabited: Any, after: str) -> None:
+    answer = browser(inhabited).post("/login", data={"name": "Vera", "password": PASSWORD, "next": after})
     assert answer.headers["location"] == "/"
 
 
@@ -294,8 +312,8 @@ def test_too_many_requests_are_refused_while_others_are_served(station: Any, peo
     assert browser(app, "10.0.0.7").get("/api/v1/health").status_code == 200
 
 
-def test_files_of_the_page_stay_in_their_folder(station: Any) -> None:
-    client = browser(new_app(station), "127.0.0.1")
+def test_files_of_the_page_stay_in_their_folder(fresh: Any) -> None:
+    client = browser(fresh, "127.0.0.1")
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2faccounts.py", "/static//etc/passwd"):
         answer = client.get(path)
         assert answer.status_code in (404, 405), path

@@ -48,6 +48,7 @@ TABLE = {
     "GET /teach/{draft_id}": "engineer",
     "GET /teach/{draft_id}/job": "engineer",
     "GET /teach/{draft_id}/pictures/{number}": "engineer",
+    "GET /products/{name}/recalibrate": "engineer",
     "POST /products/{name}/forget": "engineer",
     "POST /products/{name}/recalibrate": "engineer",
     "POST /products/{name}/redo": "engineer",

@@ -11,31 +11,20 @@ What the station refuses raises a :class:`StationError` with the station's own s
 from __future__ import annotations
 
 import json
-import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.parse import quote
 
-from dinosaur_ad._text import first_line, printable
-from dinosaur_ad.errors import DinosaurError, InputError
+from dinosaur_ad._text import printable
+from dinosaur_ad.errors import InputError
+from dinosaur_ad.station.client_transport import Json, StationError, StationTransport, form_with_files, next_line
 
-Json = dict[str, Any]
+__all__ = ["PartResult", "StationClient", "StationError", "StationEvent", "TeachingJob"]
+
 _QUIET_SECONDS = 45.0  # a stream that says nothing for so long, not even a heartbeat, is broken
-
-
-class StationError(DinosaurError):
-    """The station refused or could not be reached; ``status`` is that of HTTP, 0 where there was no answer."""
-
-    def __init__(self, sentence: str, status: int = 0) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 @dataclass(frozen=True)
@@ -88,20 +77,8 @@ class StationEvent:
     body: Json
 
 
-class StationClient:
+class StationClient(StationTransport):
     """The API of the station at ``url``. ``ca_file`` has the certificate of a station that signs its own."""
-
-    def __init__(
-        self, url: str, token: str | None = None, *, timeout: float = 90.0, ca_file: str | Path | None = None
-    ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"'{printable(url, 100)}' is no address of a station; expected http://host:port.")
-        self._base = f"{parts.scheme}://{parts.netloc}/api/v1"
-        self._token, self._timeout = token, timeout
-        context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-        # A station is on this machine or in this plant: no proxy, and no redirect that would carry the token elsewhere.
-        self._opener: OpenerDirector = build_opener(ProxyHandler({}), _NoRedirect(), HTTPSHandler(context=context))
 
     # --- pictures in, verdicts out ---
 
@@ -179,7 +156,7 @@ class StationClient:
         path, query = f"/products/{quote(name, safe='')}/learn", {"force": "true"} if force else {}
         if not pictures:
             return _job(self._ask("POST", path, query, body={"parts": list(parts)}))
-        kind, data = _form([_read(picture) for picture in pictures])
+        kind, data = form_with_files([_read(picture) for picture in pictures])
         return _job(self._ask("POST", path, query, data=data, kind=kind))
 
     def recalibrate(self, name: str, parts: Sequence[int], *, force: bool = False) -> TeachingJob:
@@ -251,7 +228,7 @@ class StationClient:
         """What happens from now on, until the station or the caller ends it."""
         with self._open("GET", "/events", timeout=_QUIET_SECONDS) as stream:
             kind, data = "message", ""
-            while line := _line(stream):
+            while line := next_line(stream):
                 text = line.decode("utf-8", "replace").rstrip("\r\n")
                 if text.startswith("event: "):
                     kind = text[7:]
@@ -261,86 +238,12 @@ class StationClient:
                     yield StationEvent(kind, json.loads(data))
                     kind, data = "message", ""
 
-    # --- how it asks ---
-
     def _send_picture(
         self, path: str, picture: str | Path | bytes, task: str | None, key: str, part: str, source: str
     ) -> Json:
         name, data = ("", picture) if isinstance(picture, bytes) else _read(picture)
         query = {"source": source, "key": key, "part": part, "name": name} | ({} if task is None else {"task": task})
         return self._ask("POST", path, query, data=data, kind="application/octet-stream")
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None = None,
-        *,
-        body: Json | None = None,
-        data: bytes | None = None,
-        kind: str = "application/json",
-    ) -> Json:
-        sent = json.dumps(body).encode() if body is not None else data
-        with self._open(method, path, query, sent, kind) as answer:
-            content = answer.read()
-        return _decoded(content) if content else {}
-
-    def _list(self, path: str, query: Mapping[str, Any] | None = None) -> list[Json]:
-        found: Any = self._ask("GET", path, query)
-        return list(found)
-
-    def _open(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None = None,
-        data: bytes | None = None,
-        kind: str = "application/json",
-        timeout: float | None = None,
-    ) -> HTTPResponse:
-        given = {key: value for key, value in (query or {}).items() if value not in (None, "")}
-        address = self._base + path + (f"?{urlencode(given)}" if given else "")
-        headers = {"Accept": "application/json"} | ({"Content-Type": kind} if data is not None else {})
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        request = Request(address, data=data, headers=headers, method=method)
-        try:
-            answer: HTTPResponse = self._opener.open(request, timeout=timeout or self._timeout)
-            return answer
-        except HTTPError as error:
-            with error:
-                raise StationError(_sentence(error), error.code) from None
-        except (URLError, OSError, HTTPException) as error:
-            reason = first_line(getattr(error, "reason", None) or error) if isinstance(error, URLError) else error
-            raise StationError(f"The station at {self._base} does not answer: {printable(reason, 200)}.") from error
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow none: the answer is an error then."""
-
-
-def _line(stream: HTTPResponse) -> bytes:
-    try:
-        return stream.readline()
-    except (OSError, HTTPException) as error:
-        raise StationError(f"The event stream broke off: {first_line(error)}.") from error
-
-
-def _sentence(error: HTTPError) -> str:
-    """The station's own sentence; what HTTP says where something else answered."""
-    try:
-        return str(json.loads(error.read())["error"])
-    except (ValueError, KeyError, TypeError, OSError, HTTPException):
-        return f"The station answered {error.code} ({printable(error.reason, 100)})."
-
-
-def _decoded(content: bytes) -> Json:
-    try:
-        found: Json = json.loads(content)
-    except ValueError:
-        raise StationError("The answer is not JSON; is there a station at this address?") from None
-    return found
 
 
 def _read(picture: str | Path | bytes) -> tuple[str, bytes]:
@@ -351,17 +254,6 @@ def _read(picture: str | Path | bytes) -> tuple[str, bytes]:
         return path.name, path.read_bytes()
     except OSError as error:
         raise InputError(f"The picture '{printable(path)}' cannot be read ({error.strerror}).") from None
-
-
-def _form(files: Sequence[tuple[str, bytes]]) -> tuple[str, bytes]:
-    """The type and the body of a form with files."""
-    border = token_hex(16)
-    parts = []
-    for name, data in files:
-        shown = quote(name, safe=" ()[]+,=@~!$&';")  # nothing that would end the header
-        head = f'--{border}\r\nContent-Disposition: form-data; name="pictures"; filename="{shown}"\r\n'
-        parts.append(f"{head}Content-Type: application/octet-stream\r\n\r\n".encode() + data + b"\r\n")
-    return f"multipart/form-data; boundary={border}", b"".join(parts) + f"--{border}--\r\n".encode()
 
 
 def _part(answer: Json) -> PartResult:

@@ -17,12 +17,11 @@ sent to ``/login?problem=...&next=...`` or ``/setup?problem=...``, where the pro
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import Depends
 from sqlalchemy.exc import SQLAlchemyError
@@ -36,7 +35,13 @@ from dinosaur_ad.errors import StoreError
 from dinosaur_ad.station.account_rules import LOCAL, rank
 from dinosaur_ad.station.accounts import Accounts, csrf_of
 from dinosaur_ad.station.config import ServerConfig
+from dinosaur_ad.station.web.addresses import client_address, is_local, is_loopback_address, is_same_site, peer_of
 from dinosaur_ad.station.web.api_errors import error_response, is_for_programs
+
+__all__ = [
+    "SCOPE_OF", "Administrator", "Engineer", "Identify", "Inspector", "Operator", "Person", "Viewer", "address_of",
+    "cookie_name", "is_loopback_address", "is_secure", "needs", "visitor",
+]  # fmt: skip
 
 SCOPE_OF = {"viewer": "read", "operator": "feedback", "engineer": "teach", "admin": "admin"}
 """The scope that a token needs for a route of a role, unless the route names another."""
@@ -47,8 +52,6 @@ NO_ACCOUNTS = (
     "This station has no accounts yet and answers only on its own machine; make the first account there, at /setup or "
     "with: dinosaur station --add-admin NAME."
 )
-_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 _OPEN_TO_ALL = ("/static/", "/api/v1/health")  # answered without looking anyone up
 
 
@@ -185,7 +188,7 @@ class Identify:
         state["person"], state["accounts_exist"] = None, True
         path = str(scope["path"])
         try:
-            if scope["method"] not in SAFE_METHODS and not _same_site(headers, self._host(headers)):
+            if scope["method"] not in SAFE_METHODS and not is_same_site(headers, self._host(headers)):
                 raise HTTPException(403, "This request was sent by another site; use the station's own page.")
             if not path.startswith(_OPEN_TO_ALL):
                 await self._find(scope, headers, state)
@@ -230,88 +233,12 @@ class Identify:
         return value if len(value) <= 200 else ""
 
     def _secure(self, scope: Scope, headers: Headers) -> bool:
-        forwarded = self._server.behind_proxy and is_loopback_address(_peer(scope))
+        forwarded = self._server.behind_proxy and is_loopback_address(peer_of(scope))
         return scope["scheme"] == "https" or (forwarded and headers.get("x-forwarded-proto", "") == "https")
 
     def _host(self, headers: Headers) -> str:
         forwarded = headers.get("x-forwarded-host", "") if self._server.behind_proxy else ""
         return forwarded or headers.get("host", "")
-
-
-def client_address(scope: Scope, server: ServerConfig) -> str:
-    """The address of the sender; behind a proxy on this machine the last one that the proxy has seen."""
-    peer = _peer(scope)
-    if server.behind_proxy and is_loopback_address(peer):
-        forwarded = Headers(scope=scope).getlist("x-forwarded-for")
-        last = ",".join(forwarded).rsplit(",", 1)[-1].strip() if forwarded else ""
-        try:
-            return str(ipaddress.ip_address(last))
-        except ValueError:
-            return peer
-    return peer
-
-
-def is_local(scope: Scope, server: ServerConfig) -> bool:
-    """Whether a request surely comes from this machine and was meant for it.
-
-    Behind a proxy every request comes from this machine, and a name that leads to loopback only by DNS may be that of
-    a site that has the browser send the request.
-    """
-    headers = Headers(scope=scope)
-    if server.behind_proxy or any(name in headers for name in _FORWARDED):
-        return False
-    return is_loopback_address(_peer(scope)) and is_loopback_name(headers.get("host", ""))
-
-
-def is_loopback_name(host: str) -> bool:
-    """Whether a Host header names this machine itself.
-
-    >>> is_loopback_name("localhost:8765"), is_loopback_name("[::1]"), is_loopback_name("localhost.evil.com")
-    (True, True, False)
-    """
-    try:
-        return urlsplit(f"//{host}").hostname in _LOOPBACK_NAMES
-    except ValueError:
-        return False
-
-
-def _peer(scope: Scope) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else ""
-
-
-def is_loopback_address(address: str) -> bool:
-    """Whether an address (or the name localhost) is that of this machine alone.
-
-    >>> is_loopback_address("127.0.0.1"), is_loopback_address("0.0.0.0")
-    (True, False)
-    """
-    if address == "localhost":
-        return True
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return (mapped or found).is_loopback
-
-
-def _same_site(headers: Headers, host: str) -> bool:
-    """Whether a request that changes something comes from the station's own page, or from no browser at all."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
-    origin = headers.get("origin")
-    if origin is None:
-        return True
-    try:
-        return _place(urlsplit(origin).netloc) == _place(host) != ("", None)
-    except ValueError:
-        return False
-
-
-def _place(netloc: str) -> tuple[str, int | None]:
-    parts = urlsplit(f"//{netloc}")
-    return (parts.hostname or "", parts.port if parts.port not in (80, 443) else None)
 
 
 def _bearer(headers: Headers) -> str | None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dinosaur_ad.bank.budget import parse_bytes
 from dinosaur_ad.station.config import ServerConfig
-from dinosaur_ad.station.web.access import client_address, is_loopback_address, is_loopback_name
+from dinosaur_ad.station.web.addresses import client_address, is_loopback_address, is_loopback_name
 from dinosaur_ad.station.web.api_errors import error_response
 
 BURST_SECONDS = 4.0
