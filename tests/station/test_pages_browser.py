@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi", reason="the pages need the extra 'station'")
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+pytest.importorskip("playwright", reason="the browser is driven by playwright")
 
 from fake_station import FakeStation
 from PIL import Image
+from playwright import sync_api
 
 from detector_helpers import product
 from dinosaur_ad.station.web.app import create_app, make_server

@@ -7,13 +7,15 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import HTTPException
+from fastapi import Path as InPath
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -23,6 +25,9 @@ from dinosaur_ad.station.config import LANGUAGES
 from dinosaur_ad.station.web.access import Person, visitor
 from dinosaur_ad.station.web.catalogue import Catalogue, catalogue, key_of
 
+LARGEST_ID = 2**31 - 1
+"""Of a row in any database."""
+RowId = Annotated[int, InPath(ge=0, le=LARGEST_ID)]
 WEB = Path(__file__).parent
 STATIC = WEB / "static"
 LANGUAGE_COOKIE = "dinosaur-language"
@@ -108,7 +113,7 @@ class PageRoute(APIRoute):
             try:
                 return await handle(request)
             except DinosaurError as error:
-                return _refusal(request, str(error), 422)
+                return _refusal(request, str(error), 503 if isinstance(error, SQLAlchemyError) else 422)
             except HTTPException as error:
                 if error.status_code != 404:
                     raise

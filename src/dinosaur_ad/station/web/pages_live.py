@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from dinosaur_ad.station.history.searching import PartQuery
 from dinosaur_ad.station.web.access import Operator, Viewer
-from dinosaur_ad.station.web.pages_frame import PageRoute, back_to, render, station_of
+from dinosaur_ad.station.web.pages_frame import PageRoute, RowId, back_to, render, station_of
 from dinosaur_ad.station.web.pages_shown import ShownPart, ShownView, shown_part
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -66,7 +66,7 @@ def live_counters(request: Request, person: Viewer) -> Response:
 
 
 @router.post("/warnings/{warning_id}/close")
-def close_warning(request: Request, warning_id: int, person: Operator) -> Response:
+def close_warning(request: Request, warning_id: RowId, person: Operator) -> Response:
     """Put a warning aside; it stays in the trends."""
     station_of(request).history.close_warning(warning_id, person.name)
     return back_to(request, "/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Form
+from fastapi import APIRouter, Form, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,18 +13,30 @@ from dinosaur_ad._text import odds
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.history.searching import PartQuery
 from dinosaur_ad.station.web.access import Operator, Viewer
-from dinosaur_ad.station.web.pages_frame import ANSWERS, PageRoute, back_to, missing, render, station_of
+from dinosaur_ad.station.web.pages_frame import (
+    ANSWERS,
+    LARGEST_ID,
+    PageRoute,
+    RowId,
+    back_to,
+    missing,
+    render,
+    station_of,
+)
 from dinosaur_ad.station.web.pages_shown import shown_part
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 PER_PAGE = 48
+Before = Annotated[int | None, Query(ge=0, le=LARGEST_ID)]
 LONGEST_NOTE = 500
 _FIELDS = ("task", "verdict", "source", "answer", "since", "until", "text")
 
 
 @router.get("/parts")
-def parts_page(request: Request, person: Viewer, before: int | None = None) -> Response:
+def parts_page(
+    request: Request, person: Viewer, before: Annotated[int | None, Query(ge=0, le=LARGEST_ID)] = None
+) -> Response:
     """The page Parts: a form, and what it finds."""
     station, asked = station_of(request), _asked(request)
     found = station.history.search(PartQuery(**asked, before_id=before, limit=PER_PAGE))
@@ -46,12 +58,12 @@ def parts_page(request: Request, person: Viewer, before: int | None = None) -> R
 
 def _asked(request: Request) -> dict[str, Any]:
     """The fields of the search form that are filled in."""
-    values = {name: request.query_params.get(name, "").strip()[:200] for name in _FIELDS}
+    values = {name: request.query_params.get(name, "").replace("\x00", "").strip()[:200] for name in _FIELDS}
     return {name: value for name, value in values.items() if value}
 
 
 @router.get("/parts/{part_id}")
-def part_page(request: Request, part_id: int, person: Viewer, view: int | None = None) -> Response:
+def part_page(request: Request, part_id: RowId, person: Viewer, view: int | None = None) -> Response:
     """The page of one part."""
     return _part_page(request, part_id, person, view)
 
@@ -85,7 +97,7 @@ def _part_page(request: Request, part_id: int, person: Any, view: int | None, st
 @router.post("/parts/{part_id}/answer")
 def answer_part(
     request: Request,
-    part_id: int,
+    part_id: RowId,
     person: Operator,
     answer: Annotated[str, Form()],
     product: Annotated[str, Form()] = "",

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from dinosaur_ad.station.accounts import ROLES, SCOPES, SHORTEST_PASSWORD
 from dinosaur_ad.station.web.access import Administrator, Person, address_of
-from dinosaur_ad.station.web.pages_frame import PageRoute, back_to, render, station_of
+from dinosaur_ad.station.web.pages_frame import PageRoute, RowId, back_to, render, station_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -93,7 +93,7 @@ def make_token(
 
 
 @router.post("/tokens/{token_id}/remove")
-def remove_token(request: Request, token_id: int, person: Administrator) -> Response:
+def remove_token(request: Request, token_id: RowId, person: Administrator) -> Response:
     """Make a token invalid."""
     _accounts(request).remove_token(token_id, by=person.name, address=address_of(request))
     return back_to(request, "/people")

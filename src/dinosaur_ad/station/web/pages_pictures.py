@@ -23,7 +23,7 @@ from dinosaur_ad.inspection import Inspection
 from dinosaur_ad.station.history.picture_files import thumbnail_name
 from dinosaur_ad.station.tables import ViewRow
 from dinosaur_ad.station.web.access import Viewer
-from dinosaur_ad.station.web.pages_frame import PageRoute, missing, station_of
+from dinosaur_ad.station.web.pages_frame import PageRoute, RowId, missing, station_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -37,7 +37,7 @@ GONE = "This picture is not kept any more."
 
 
 @router.get("/parts/{part_id}/pictures/{number}/{kind}")
-def part_picture(request: Request, part_id: int, number: int, kind: Kind, person: Viewer) -> Response:
+def part_picture(request: Request, part_id: RowId, number: int, kind: Kind, person: Viewer) -> Response:
     """A picture of a view of a part."""
     history = station_of(request).history
     part = history.part(part_id)
