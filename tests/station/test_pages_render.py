@@ -16,8 +16,10 @@ pytest.importorskip("sqlalchemy", reason="the pages need the extra 'station'")
 from fake_station import PASSWORD, FakeStation
 from starlette.testclient import TestClient
 
+from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.accounts import ROLES
 from dinosaur_ad.station.web.app import create_app
+from dinosaur_ad.station.web.teach_draft import MOST_DRAFTS, Draft
 
 HOSTILE = "<script>alert(1)</script>"
 PLACE = "http://127.0.0.1:8765"
@@ -307,3 +309,19 @@ def test_without_accounts_the_first_one_is_made_on_the_page(tmp_path: Path) -> N
             assert client.get(empty).status_code == 200
     finally:
         station.stop()
+
+
+def test_drafts_that_were_learned_from_stay_and_names_lead_nowhere(tmp_path: Path) -> None:
+    learned = Draft.begin(tmp_path, "Ann")
+    learned.note(job="1")
+    others = [Draft.begin(tmp_path, "Ann") for _ in range(MOST_DRAFTS + 3)]
+    assert learned.folder.is_dir()
+    assert not others[0].folder.exists()
+    assert others[-1].folder.is_dir()
+    for wrong in ("../own", "0" * 16, "a/b", ""):
+        with pytest.raises(InputError):
+            Draft.find(tmp_path, wrong)
+    for name in ("../../evil.png", "page.html", "empty.png"):
+        with pytest.raises(InputError):
+            others[-1].add(b"no picture", name)
+    assert others[-1].pictures() == []

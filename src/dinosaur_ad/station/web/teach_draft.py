@@ -46,12 +46,12 @@ class Draft:
 
     @classmethod
     def begin(cls, station_folder: Path, by: str) -> Draft:
-        """A new, empty draft; the oldest is removed where there are too many."""
+        """A new, empty draft; the oldest that nothing was learned from is removed where there are too many."""
         base = station_folder / "teach"
         base.mkdir(parents=True, exist_ok=True)
-        known = sorted(
-            (path for path in base.iterdir() if _ID.fullmatch(path.name)), key=lambda path: path.stat().st_mtime
-        )
+        # Those that were learned from stay: a part shows the normal patch that it was compared with from there.
+        unused = [path for path in base.iterdir() if _ID.fullmatch(path.name) and not cls(path)._learned]
+        known = sorted(unused, key=lambda path: path.stat().st_mtime)
         for old in known[: max(0, len(known) - MOST_DRAFTS + 1)]:
             shutil.rmtree(old, ignore_errors=True)
         draft = cls(base / secrets.token_hex(8))
@@ -75,6 +75,13 @@ class Draft:
         """What is remembered of it: by whom, for which product, by which job it is learned, what is captured."""
         found: dict[str, Any] = json.loads((self.folder / _DESCRIPTION).read_text("utf-8"))
         return found
+
+    @property
+    def _learned(self) -> bool:
+        try:
+            return bool(self.about["job"])
+        except (OSError, ValueError, KeyError):  # half made when the station was killed
+            return False
 
     def note(self, **values: Any) -> None:
         """Remember something of it."""
