@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dinosaur_ad._text import printable
+from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.detector import Dinosaur
 from dinosaur_ad.errors import DinosaurError, InputError
 from dinosaur_ad.inspection import Changed, Learned
@@ -203,9 +204,12 @@ class Teaching:
         """Change zones, sensitivity or the smallest area of a product, as :meth:`Dinosaur.set` takes them."""
         with self._lock:
             changed = self._now().set(name, **wanted)
+            grid = Settings.of(self._now().store.record(changed.task)).zones
         kind = "zones" if {"zones", "no_zones"} & set(wanted) else "set" if "smallest_area" in wanted else "sensitivity"
         detail: dict[str, Any] = {"before": asdict(changed.before), "after": asdict(changed.after)}
         detail["gallery_missed"] = list(changed.gallery_missed)
+        if isinstance(wanted.get("zones"), list):  # polygons, to go on with where the product is set like this again
+            detail |= {"zones": wanted["zones"], "grid": list(grid or ())}
         self.note(by, changed.task, kind, set_sentence(changed), detail)
         return changed
 

@@ -87,7 +87,7 @@ def product_page(request: Request, name: str, person: Viewer) -> Response:
         part=reference_part(station, name),
         grid=zones,
         ignored=zone_cells(zones),
-        drawn=drawn_zones(changes),
+        drawn=drawn_zones(changes, zones),
         defects=station.detector.defects(name),
         tray=[(each, shown_part(each.part)) for each in tray_of(station, name)],
         changes=changes,

@@ -90,12 +90,12 @@ def zone_cells(rows: tuple[str, ...] | None) -> list[tuple[int, int, int]]:
     ]
 
 
-def drawn_zones(changes: list[Any]) -> list[Any]:
-    """The polygons of the last change of zones, to go on with."""
+def drawn_zones(changes: list[Any], grid: tuple[str, ...] | None) -> list[Any]:
+    """The polygons that the zones of now were drawn as, to go on with; none where they came in another way."""
     for change in changes:
-        zones = (change.detail or {}).get("zones")
-        if isinstance(zones, list):
-            return zones
+        detail = change.detail or {}
+        if grid and isinstance(detail.get("zones"), list) and detail.get("grid") == list(grid):
+            return list(detail["zones"])
     return []
 
 
