@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.accounts import ROLES
+from dinosaur_ad.station.config import SourceConfig
 from dinosaur_ad.station.web.app import create_app
 from dinosaur_ad.station.web.teach_draft import MOST_DRAFTS, Draft
 
@@ -325,3 +326,15 @@ def test_drafts_that_were_learned_from_stay_and_names_lead_nowhere(tmp_path: Pat
         with pytest.raises(InputError):
             others[-1].add(b"no picture", name)
     assert others[-1].pictures() == []
+
+
+def test_an_idle_upload_takes_no_room_on_the_live_page(tmp_path: Path) -> None:
+    station = FakeStation(tmp_path, ("camera-1", "hand"), learn=())
+    try:
+        station.sources["hand"].config = SourceConfig("hand", "upload")
+        client = TestClient(create_app(station), base_url=PLACE, client=("127.0.0.1", 5), follow_redirects=False)
+        assert client.get("/").text.count("data-panel=") == 1
+        station.record(source="hand")
+        assert client.get("/").text.count("data-panel=") == 2
+    finally:
+        station.stop()

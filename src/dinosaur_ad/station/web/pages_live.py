@@ -73,9 +73,14 @@ def close_warning(request: Request, warning_id: RowId, person: Operator) -> Resp
 
 
 def panels(station: Any, latest: list[ShownPart]) -> list[Panel]:
-    """One panel a source; a single one without a name where nothing is configured."""
+    """One panel a source; a single one without a name where nothing is configured.
+
+    Uploads have one only while some of the latest parts came by them: an idle one would take half of the screen.
+    """
     states = {each["name"]: each for each in station.state()["sources"]}
-    found = [_panel(station.history, name, state, latest) for name, state in states.items()]
+    seen = {view.source for part in latest for view in part.views}
+    shown = {name: state for name, state in states.items() if state.get("kind") != "upload" or name in seen}
+    found = [_panel(station.history, name, state, latest) for name, state in (shown or states).items()]
     if found:
         return found
     part = latest[0] if latest else None

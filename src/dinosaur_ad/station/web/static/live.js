@@ -23,7 +23,7 @@
   }
 
   function panelOf(source) {
-    return panels.find((panel) => panel.dataset.panel === source) || (several ? null : panels[0]);
+    return panels.find((panel) => panel.dataset.panel === source) || panels.find((panel) => !panel.dataset.panel);
   }
 
   function showView(panel, part, view) {
@@ -119,6 +119,8 @@
     const part = waiting.get(key);
     if (!part) return;
     waiting.delete(key);
+    // A source that had no panel, such as an upload, gets one.
+    if (!part.views.some((view) => panelOf(view.source))) { location.reload(); return; }
     part.views.forEach((view, number) => {
       const panel = panelOf(view.source);
       const shown = panel && panel.dataset.key === key;
