@@ -220,9 +220,10 @@ def test_a_task_in_tiles_is_not_exported_as_one_file(tmp_path: Path) -> None:
 # --- a real size ---
 
 LARGE = """
-import resource, sys
+import sys
 from dataclasses import replace
 from dinosaur_ad import Dinosaur
+from dinosaur_ad.bench.environment import peak_memory_bytes
 from dinosaur_ad.presets import DEFAULT
 
 folder, tiles = sys.argv[1], sys.argv[2]
@@ -231,7 +232,7 @@ detector.learn("bar", folder + "/good", tiles=None if tiles == "none" else tiles
 for result in detector.stream(folder + "/test"):
     found = any(l - 80 <= 4510 <= r + 80 and t - 80 <= 1110 <= b + 80 for l, t, r, b in (x.box for x in result.regions))
     print(result.path[-8:], round(result.score / result.threshold, 3), int(found))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(peak_memory_bytes() // 2**20)
 """
 
 

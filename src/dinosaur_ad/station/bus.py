@@ -12,7 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Message:
-    """Something that happened. ``kind`` is one of "part", "job", "warning", "source", "sink", "change", "tray"."""
+    """Something that happened. ``kind`` is one of "part" (judged), "recorded" (the part is in the history), "queue" (a
+    picture was dropped), "job", "warning", "source", "sink", "change", "tray"."""
 
     kind: str
     body: dict[str, Any]

@@ -21,7 +21,7 @@ KNOWN = ("gear", "blister")
 UNKNOWN_PRODUCT = "board"
 LEARNED_FROM = 20
 SIZE = 256
-RATE = 1.0
+RATE = 2.0
 EVERY_NTH_IS_DEFECT = 7
 DARKEST = 0.45
 """What is left of the light when the lamp has nearly failed."""
@@ -44,7 +44,7 @@ class DemoPart:
 def demo_parts() -> Iterator[DemoPart]:
     """The line from its beginning to its end, which then begins again."""
     segments = (
-        ("gear", 24, 1.0, 1.0),
+        ("gear", 72, 1.0, 1.0),  # the first sixty that pass say what contrast is usual
         ("blister", 16, 1.0, 1.0),
         (UNKNOWN_PRODUCT, 12, 1.0, 1.0),
         ("gear", 60, 1.0, DARKEST),

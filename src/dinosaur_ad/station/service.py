@@ -20,7 +20,7 @@ from dinosaur_ad.station.accounts import Accounts
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.config import SourceConfig, StationConfig
 from dinosaur_ad.station.drift_watch import DriftWatch
-from dinosaur_ad.station.history.history import History
+from dinosaur_ad.station.history.history import History, HistoryDownError
 from dinosaur_ad.station.history.journal import Journal
 from dinosaur_ad.station.history.recorder import Recorder
 from dinosaur_ad.station.judge import Judge
@@ -85,7 +85,7 @@ class Station:
         with ExitStack() as begun:
             self._hold_folder(begun)
             self.judge.prepare()
-            self.history.open()
+            self._open_history()
             begun.callback(self.history.close)
             for piece in (self.recorder, self.drift, self.teaching, self.outbox):
                 piece.start()
@@ -96,13 +96,18 @@ class Station:
             self._start_retention(begun)
             self.started = datetime.now(UTC).isoformat()
             self._running = begun.pop_all()
-        for picture in self.spool.waiting():  # uploads that a crash left
-            self.pipeline.offer(picture)
 
     def stop(self) -> None:
         """Take no more pictures, judge and record those that were accepted, and end."""
         self._ended.set()
         self._running.close()
+
+    def _open_history(self) -> None:
+        """Open the history; a database server that is away now is asked again by the recorder, and judging begins."""
+        try:
+            self.history.open()
+        except HistoryDownError as error:
+            log.warning("The history is not there yet: %s", printable(error))
 
     def _hold_folder(self, begun: ExitStack) -> None:
         """Refuse a second station on the same folder."""
@@ -121,7 +126,7 @@ class Station:
         named = {each.name for each in self.config.sources}
         uploads = () if UPLOADS in named else (SourceConfig(UPLOADS, "upload"),)
         for config in (*self.config.sources, *uploads):
-            source = make_source(config, self.pipeline.offer, self.spool, self.bus)
+            source = make_source(config, self.pipeline.offer, self.spool, self.bus, self.recorder.known)
             self.sources[config.name] = source
             source.start()
             begun.callback(source.stop)
