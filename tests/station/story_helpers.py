@@ -1,4 +1,4 @@
-"""A whole station with an encoder of random parameters, a drawn line before its camera folder, and a page in a browser."""
+"""A whole station with an encoder of random parameters, a drawn line before its camera, and a page in a browser."""
 
 from __future__ import annotations
 

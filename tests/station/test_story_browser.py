@@ -17,12 +17,10 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra station")
 pytest.importorskip("sqlalchemy", reason="needs the extra station")
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-CHROMIUM = shutil.which("chromium")
-if not CHROMIUM:
-    pytest.skip("needs Debian's chromium", allow_module_level=True)
+pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
 from access_helpers import PASSWORD
+from playwright import sync_api
 from source_helpers import until
 from story_helpers import (
     BROWSER_ARGUMENTS,
@@ -37,6 +35,8 @@ from story_helpers import (
     story_line,
 )
 
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
 expect = sync_api.expect
 WAIT = 30_000
 """Milliseconds until something that should happen is given up."""
@@ -184,7 +184,7 @@ def waited_for(gate: threading.Event) -> Any:
     from dinosaur_ad.station.jobs import Outcome
 
     assert gate.wait(WAIT / 1000)
-    return Outcome("Waited.", None)
+    return Outcome("Waited.", {})
 
 
 def test_zones_are_drawn_with_the_mouse(album: Album, line: StoryLine) -> None:

@@ -1,0 +1,256 @@
+"""A station that is killed again and again while pictures come to it; see :mod:`benchmarks.station_soak`."""
+
+from __future__ import annotations
+
+import io
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from dinosaur_ad import Dinosaur
+from dinosaur_ad.datasets.synthetic.product import GOOD
+from dinosaur_ad.datasets.synthetic.scenario import SyntheticSample
+from dinosaur_ad.errors import DinosaurError
+from dinosaur_ad.presets import DEFAULT
+from dinosaur_ad.station.client import StationClient, StationError
+
+TINY = replace(DEFAULT, name="tiny", layers=(0, 1), size=70)
+ENCODER = "tiny-dinov2"
+PRODUCT, SIZE, LEARNED_FROM, DIFFERENT = "gear", 140, 20, 12
+CAMERA = "camera"
+START_SECONDS, END_SECONDS = 120.0, 300.0
+"""When a start, and the work that is left at the end, are given up."""
+FILES_A_SECOND, UPLOADS_A_SECOND = 12.0, 4.0
+KILLED_WHILE_STARTING = 0.3
+"""The share of kills that do not wait until the station answers."""
+
+
+def gears(first: int, count: int) -> list[NDArray[np.uint8]]:
+    """Drawn normal parts."""
+    return [SyntheticSample(PRODUCT, GOOD, first + index, size=SIZE).image() for index in range(count)]
+
+
+def teach(store: Path) -> None:
+    """Make a store that knows one product."""
+    Dinosaur(store, encoder=ENCODER, preset=TINY).learn(PRODUCT, gears(0, LEARNED_FROM))
+
+
+class Line:
+    """A camera folder and a sender of uploads that go on whether the station runs or not."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = ""
+        self.files: list[str] = []
+        self.acknowledged: list[str] = []
+        self.tried: set[str] = set()
+        self.changes = 0
+        self._pictures = [_png(pixels) for pixels in gears(1000, DIFFERENT)]
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._photograph, self._send)]
+        folder.mkdir(parents=True)
+
+    def __enter__(self) -> Line:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _photograph(self) -> None:
+        while not self._ended.wait(1 / FILES_A_SECOND):
+            name = f"{len(self.files):06d}.png"
+            draft = self.folder / f".{name}.part"
+            draft.write_bytes(self._pictures[len(self.files) % DIFFERENT])
+            draft.rename(self.folder / name)
+            self.files.append(name)
+
+    def _send(self) -> None:
+        """Send every picture until it is acknowledged, with the same key; change a setting now and then."""
+        while not self._ended.wait(1 / UPLOADS_A_SECOND):
+            if not self.url:
+                continue
+            key = f"sent-{len(self.acknowledged):06d}"
+            client = StationClient(self.url, timeout=20.0)
+            with suppress(StationError):
+                self.tried.add(key)
+                client.give(self._pictures[len(self.acknowledged) % DIFFERENT], key=key)
+                self.acknowledged.append(key)
+                if len(self.acknowledged) % 3 == 0:
+                    client.configure(PRODUCT, sensitivity=4 + len(self.acknowledged) % 2)
+                    self.changes += 1
+
+
+class StationProcess:
+    """``dinosaur station`` as a process of its own, started and killed again and again."""
+
+    def __init__(self, folder: Path, line: Line) -> None:
+        self.folder, self.line = folder, line
+        self.back: list[float] = []
+        self._process: subprocess.Popen[str] | None = None
+        settings = f'store = "store"\n[[source]]\nname = "{CAMERA}"\nkind = "folder"\npath = "{line.folder.name}"\n'
+        (folder / "station.toml").write_text(settings)
+
+    def start(self) -> None:
+        """Start it, and do not wait."""
+        self._began = time.monotonic()
+        command = [sys.executable, "-m", "dinosaur_ad.cli", "station", "--port", "0", "--config"]
+        with (self.folder / "stderr.txt").open("ab") as errors:
+            self._process = subprocess.Popen(
+                [*command, str(self.folder / "station.toml")], stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+
+    def answer(self) -> None:
+        """Wait until it answers, and note how long that took."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        if not said.startswith("station: "):
+            raise AssertionError(f"the station did not start: {(self.folder / 'stderr.txt').read_text()[-2000:]}")
+        url = said.split()[1]
+        while time.monotonic() < self._began + START_SECONDS:
+            with suppress(OSError), urllib.request.urlopen(f"{url}/api/v1/health", timeout=5):
+                self.back.append(time.monotonic() - self._began)
+                self.line.url = url
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"the station does not answer within {START_SECONDS:g} seconds")
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it as Ctrl-C does: what was accepted is recorded."""
+        self._end(signal.SIGINT)
+
+    def _end(self, kind: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(kind)
+            self._process.wait(60)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+def kill_run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:
+    """Kill a station ``count`` times at random moments while pictures come; what its history has at the end."""
+    chance = random.Random(seed)
+    teach(folder / "store")
+    with Line(folder / "pictures") as line:
+        station = StationProcess(folder, line)
+        try:
+            for _ in range(count):
+                station.start()
+                if chance.random() < KILLED_WHILE_STARTING:
+                    time.sleep(chance.uniform(0.0, 2.0))
+                else:
+                    station.answer()
+                    time.sleep(chance.uniform(0.0, 1.0))
+                station.kill()
+            station.start()
+            station.answer()
+        except BaseException:
+            station.kill()
+            raise
+    try:
+        _until_recorded(folder, len(line.files) + len(line.acknowledged))
+    finally:
+        station.stop()
+    return {"kills": count, "seed": seed} | checked(folder, line) | {"back_seconds": station.back}
+
+
+def _until_recorded(folder: Path, count: int) -> None:
+    """Wait until the history has so many parts; what is missing then is said by the check."""
+    ends = time.monotonic() + END_SECONDS
+    with sqlite3.connect(f"file:{_database(folder)}?mode=ro", uri=True) as database:
+        while time.monotonic() < ends:
+            if database.execute("SELECT COUNT(*) FROM parts").fetchone()[0] >= count:
+                return
+            time.sleep(0.1)
+
+
+def _database(folder: Path) -> Path:
+    return folder / "store-station" / "history.sqlite"
+
+
+def checked(folder: Path, line: Line) -> dict[str, Any]:
+    """What is lost, doubled, or unreadable."""
+    from dinosaur_ad.station.history.history import History
+    from dinosaur_ad.station.history.searching import PartQuery
+
+    history = History("", folder / "store-station")
+    history.open()
+    found: Counter[str] = Counter()
+    verdicts: Counter[str] = Counter()
+    lost_pictures, before = 0, None
+    try:
+        while True:
+            page = history.search(PartQuery(before_id=before, limit=500))
+            for part in page.parts:
+                name = part.key.split(":")[1]
+                found[name] += 1
+                verdicts[part.verdict] += 1
+                for view in part.views:
+                    path = history.picture_path(view.id)
+                    lost_pictures += path is None or not _is_picture(path)
+            before = page.next_before
+            if before is None:
+                break
+    finally:
+        history.close()
+    expected = {*line.files, *line.acknowledged}
+    return {
+        "files": len(line.files),
+        "uploads": len(line.acknowledged),
+        "settings_changed": line.changes,
+        "parts": sum(found.values()),
+        "lost": sorted(expected - found.keys()),
+        "twice": sorted(name for name, times in found.items() if times > 1),
+        "unexpected": sorted(found.keys() - expected - line.tried),
+        "pictures_lost": lost_pictures,
+        "verdicts": dict(verdicts),
+        "store": _store_problem(folder / "store"),
+    }
+
+
+def _is_picture(path: Path) -> bool:
+    try:
+        with Image.open(path) as image:
+            image.load()
+    except (OSError, SyntaxError):
+        return False
+    return True
+
+
+def _store_problem(store: Path) -> str:
+    try:
+        detector = Dinosaur(store, encoder=ENCODER, preset=TINY)
+        detector.verify(PRODUCT)
+        detector.inspect(gears(0, 1)[0])
+    except DinosaurError as error:
+        return str(error)
+    return ""
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
