@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -34,18 +34,23 @@ def refused(capsys: Capture, arguments: list[str], sentence: str) -> None:
 
 def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dinosaur_ad.cli", "station", "--store", str(tmp_path / "store"), "--port", "0"]
-    with subprocess.Popen([*command, *NEW_STORE_ELSEWHERE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = subprocess.Popen([*command, *NEW_STORE_ELSEWHERE], **options)  # type: ignore[call-overload]
+    try:
         line = running.stdout.readline()
         found = re.search(r"station: (http://127\.0\.0\.1:\d+)  store", line)
-        assert found, line + (running.stderr.read() if running.stderr and running.poll() is not None else "")
+        assert found, line
         with urllib.request.urlopen(f"{found[1]}/api/v1/health", timeout=30) as answer:
             assert answer.status == 200
-        with urllib.request.urlopen(f"{found[1]}/api/v1/products", timeout=30) as answer:
-            assert json.loads(answer.read())
+        with pytest.raises(urllib.error.HTTPError) as not_ready:
+            urllib.request.urlopen(f"{found[1]}/api/v1/ready", timeout=30)
+        assert "No product has been taught" in not_ready.value.read().decode()
         running.send_signal(signal.SIGTERM)
         _, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
     assert running.returncode == 0, err
+    assert "what was accepted is judged and recorded first" in err
     assert "Traceback" not in err
 
 

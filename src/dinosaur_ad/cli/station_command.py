@@ -6,10 +6,14 @@ import argparse
 import getpass
 import logging
 import os
+import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from dinosaur_ad._text import printable
@@ -61,7 +65,7 @@ def station(arguments: argparse.Namespace) -> int:
     if arguments.demo:
         config = demo_config(config)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
-    with _bound(config.server.host, config.server.port) as listening:
+    with _ending_when_told(), _bound(config.server.host, config.server.port) as listening:
         bound = replace(config.server, port=listening.getsockname()[1])
         running = Station(
             replace(config, server=bound),
@@ -78,6 +82,27 @@ def station(arguments: argparse.Namespace) -> int:
             say("stopping: what was accepted is judged and recorded first")
             running.stop()
     return EXIT_OK
+
+
+class _ToldToEnd(BaseException):
+    """Ctrl-C, or SIGTERM as systemd and Docker send it: both are the usual end of a station."""
+
+
+@contextmanager
+def _ending_when_told() -> Iterator[None]:
+    """End the block, with all that it cleans up, when the process is told to end."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise _ToldToEnd
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except _ToldToEnd:
+        pass
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _config(arguments: argparse.Namespace) -> StationConfig:
@@ -136,6 +161,7 @@ def _bound(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(128)  # who comes before the server is ready waits for it
     except OSError as error:
         raise InputError(
             f"The page cannot be served at {printable(host)} port {port} ({error.strerror or error}); choose another "
@@ -155,6 +181,8 @@ def _serve(running: Station, listening: socket.socket) -> None:
             "dinosaur station --add-admin NAME, or leave --host out."
         )
     scheme = "https" if server.tls_certificate else "http"
+    if scheme == "http" and not is_loopback_address(server.host) and not server.behind_proxy:
+        say("warning: passwords travel in the clear; give tls_certificate and tls_key, or put a proxy with TLS in front")
     host = f"[{server.host}]" if ":" in server.host else server.host
     show(f"station: {scheme}://{host}:{server.port}  store {printable(running.config.store)}  Ctrl-C ends it")
     sys.stdout.flush()
