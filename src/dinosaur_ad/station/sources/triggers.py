@@ -154,7 +154,7 @@ def make_trigger(kind: str, rate: float = 1.0, empty: Path | None = None) -> Fra
 def small_of(pixels: Pixels) -> Grey:
     """A picture, grey or RGB, as the part-present trigger compares it.
 
-    >>> small_of(np.full((480, 640, 3), 255, np.uint8)).max()
+    >>> float(small_of(np.full((480, 640, 3), 255, np.uint8)).max())
     1.0
     """
     height, width = SMALL
