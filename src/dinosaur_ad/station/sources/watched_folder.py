@@ -136,7 +136,7 @@ class WatchedFolder(Source):
             self._arriving[version.path] = _Arriving(version, time.monotonic())
 
     def _give_complete(self, folder: Path) -> None:
-        for path, arriving in list(self._arriving.items()):
+        for path, arriving in sorted(self._arriving.items(), key=_order):
             if self._stopping.is_set():
                 return
             version = FileVersion.of(path, folder)
@@ -148,6 +148,12 @@ class WatchedFolder(Source):
                 self._give(version.picture(self.config), when_full="wait")
                 self._given.add(hash(version.key(self.name)))
                 del self._arriving[path]
+
+
+def _order(arriving: tuple[Path, _Arriving]) -> tuple[int, str]:
+    """As they were written: changes that are told together are told in no order."""
+    version = arriving[1].version
+    return version.mtime_ns, version.name
 
 
 def _is_complete(file: _Arriving) -> bool:
