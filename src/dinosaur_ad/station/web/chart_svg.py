@@ -118,7 +118,8 @@ def _moments(first: datetime, last: datetime, count: int = 6) -> list[datetime]:
 
 def _moment(x: float, moment: datetime, span: float) -> Markup:
     local = moment.astimezone()
-    label = f"{local:%H:%M}" if span < 2 * 86400 else f"{local.day}.{local.month}."
+    clock = f"{local:%H:%M:%S}" if span < 600 else f"{local:%H:%M}"
+    label = clock if span < 2 * 86400 else f"{local.day}.{local.month}."
     return Markup('<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(x, HEIGHT - 10, label)
 
 

@@ -75,13 +75,16 @@
     if (image.dataset.missing) image.replaceWith(Object.assign(document.createElement("span"), { className: "soft gone-text", textContent: image.dataset.missing }));
   }, true);
 
+  // A chart that is wider than its place shows its newest end first.
+  for (const box of document.querySelectorAll(".chart-box")) box.scrollLeft = box.scrollWidth;
+
   // A link to a folded part of the page unfolds it.
   function unfold() {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (target instanceof HTMLDetailsElement) target.open = true;
   }
   addEventListener("hashchange", unfold);
-  unfold();
+  document.addEventListener("DOMContentLoaded", unfold);  // not before: htmx has to hear it, to load what is inside
 
   const kinds = (document.body.dataset.events || "").split(" ").filter(Boolean);
   if (kinds.length) listen(kinds);
