@@ -34,7 +34,7 @@ PRODUCT, SIZE, LEARNED_FROM, DIFFERENT = "gear", 140, 20, 12
 CAMERA = "camera"
 START_SECONDS, END_SECONDS = 120.0, 300.0
 """When a start, and the work that is left at the end, are given up."""
-FILES_A_SECOND, UPLOADS_A_SECOND = 12.0, 4.0
+FILES_A_SECOND, UPLOADS_A_SECOND = 12.0, 20.0
 KILLED_WHILE_STARTING = 0.3
 """The share of kills that do not wait until the station answers."""
 

@@ -259,6 +259,8 @@ def test_a_failing_lamp_is_warned_of_and_accepted(album: Album, line: StoryLine)
     album.photograph("live-warning")
     album.go("/trends?period=hour")
     expect(page.locator(".chart-box svg").first).to_be_visible()
+    today = page.locator(".chart-box .bar").last
+    expect(today).to_be_in_viewport()  # also where the chart is wider than its place
     album.photograph("trends")
     album.go("/")
     warning.locator("a.primary").click()
