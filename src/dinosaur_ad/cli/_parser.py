@@ -47,16 +47,18 @@ class Parser(argparse.ArgumentParser):
 
     def _optional_verbs(self) -> dict[str, Parser]:
         """The verbs of a parser that takes names as well: its first word decides which is meant."""
-        found = (each for each in self._actions if isinstance(each, argparse._SubParsersAction) and not each.required)
-        return {name: parser for each in found for name, parser in each.choices.items()}
+        places = super()._get_positional_actions()
+        verbs = [each for each in places if isinstance(each, argparse._SubParsersAction) and not each.required]
+        if len(places) == len(verbs):  # no names: argparse itself knows what is meant
+            return {}
+        return {name: parser for each in verbs for name, parser in each.choices.items()}
 
     def _get_positional_actions(self) -> list[argparse.Action]:
-        """All but optional verbs, which :meth:`parse_known_args` has looked for before."""
-        return [
-            each
-            for each in super()._get_positional_actions()
-            if each.required or not isinstance(each, argparse._SubParsersAction)
-        ]
+        """All but optional verbs beside names, which :meth:`parse_known_args` has looked for before."""
+        places = super()._get_positional_actions()
+        if not self._optional_verbs():
+            return places
+        return [each for each in places if each.required or not isinstance(each, argparse._SubParsersAction)]
 
     def _refuse_unknown_options(self, args: Sequence[str]) -> None:
         verbs = {name for action in self._actions if isinstance(action.choices, dict) for name in action.choices}

@@ -182,7 +182,7 @@ def _serve(running: Station, listening: socket.socket) -> None:
         )
     scheme = "https" if server.tls_certificate else "http"
     if scheme == "http" and not is_loopback_address(server.host) and not server.behind_proxy:
-        say("warning: passwords travel in the clear; give tls_certificate and tls_key, or put a proxy with TLS in front")
+        say("warning: passwords travel in the clear; set tls_certificate and tls_key, or put a proxy with TLS in front")
     host = f"[{server.host}]" if ":" in server.host else server.host
     show(f"station: {scheme}://{host}:{server.port}  store {printable(running.config.store)}  Ctrl-C ends it")
     sys.stdout.flush()
