@@ -12,8 +12,10 @@ import threading
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,9 @@ PRODUCT, SIZE, LEARNED_FROM, DIFFERENT = "gear", 140, 20, 12
 CAMERA = "camera"
 START_SECONDS, END_SECONDS = 120.0, 300.0
 """When a start, and the work that is left at the end, are given up."""
-FILES_A_SECOND, UPLOADS_A_SECOND = 12.0, 20.0
+FILES_A_SECOND, UPLOADS_A_SECOND = 12.0, 10.0
+SENDERS = 3
+"""Programs that upload at the same time, so that most kills meet one."""
 KILLED_WHILE_STARTING = 0.3
 """The share of kills that do not wait until the station answers."""
 
@@ -61,7 +65,11 @@ class Line:
         self.changes = 0
         self._pictures = [_png(pixels) for pixels in gears(1000, DIFFERENT)]
         self._ended = threading.Event()
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._photograph, self._send)]
+        works: list[Callable[[], None]] = [
+            self._photograph,
+            *(partial(self._send, sender) for sender in range(SENDERS)),
+        ]
+        self._threads = [threading.Thread(target=work, daemon=True) for work in works]
         folder.mkdir(parents=True)
 
     def __enter__(self) -> Line:
@@ -82,19 +90,21 @@ class Line:
             draft.rename(self.folder / name)
             self.files.append(name)
 
-    def _send(self) -> None:
+    def _send(self, sender: int) -> None:
         """Send every picture until it is acknowledged, with the same key; change a setting now and then."""
+        sent = 0
         while not self._ended.wait(1 / UPLOADS_A_SECOND):
             if not self.url:
                 continue
-            key = f"sent-{len(self.acknowledged):06d}"
+            key = f"sent-{sender}-{sent:06d}"
             client = StationClient(self.url, timeout=20.0)
             with suppress(StationError):
                 self.tried.add(key)
-                client.give(self._pictures[len(self.acknowledged) % DIFFERENT], key=key)
+                client.give(self._pictures[sent % DIFFERENT], key=key)
                 self.acknowledged.append(key)
-                if len(self.acknowledged) % 3 == 0:
-                    client.configure(PRODUCT, sensitivity=4 + len(self.acknowledged) % 2)
+                sent += 1
+                if sender == 0 and sent % 3 == 0:
+                    client.configure(PRODUCT, sensitivity=4 + sent % 2)
                     self.changes += 1
 
 
@@ -163,7 +173,7 @@ def kill_run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:
                     time.sleep(chance.uniform(0.0, 2.0))
                 else:
                     station.answer()
-                    time.sleep(chance.uniform(0.0, 1.0))
+                    time.sleep(chance.uniform(0.0, 2.0))
                 station.kill()
             station.start()
             station.answer()
