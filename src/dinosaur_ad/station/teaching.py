@@ -181,7 +181,7 @@ class Teaching:
             self.detector.waiting = lambda sentence: self.queue.say(job, sentence)
             learned = work(job, self.queue.progress(job))
             verb = {"learn": "Learned", "update": "Updated", "recalibrate": "Recalibrated"}[kind]
-            what = f"{verb} '{learned.task}' with {learned.images} pictures."
+            what = f"{verb} '{learned.task}' with {learned.images} picture{'s' * (learned.images != 1)}."
             return self.told_learned(kind, learned, what, by, before, detail)
 
         return self.queue.add(kind, task, by, done)

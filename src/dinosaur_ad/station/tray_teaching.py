@@ -49,7 +49,8 @@ def _teach_group(teaching: Teaching, job: Job, group: TrayGroup, force: bool) ->
             teaching.decide(group.about(paths), "refused", job.by, str(error))
             raise
         taught = group.about(paths)
-        what = f"Updated '{group.task}' with {learned.images} pictures, now {learned.total_images}."
+        added = f"{learned.images} picture{'s' * (learned.images != 1)}"
+        what = f"Updated '{group.task}' with {added}, now {learned.total_images}."
         outcome = teaching.told_learned("update", learned, what, job.by, before, {"feedback": taught})
         teaching.decide(taught, "taught", job.by, outcome.sentence)
         return Outcome(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dinosaur_ad._text import odds
+from dinosaur_ad._text import RAREST, odds
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.history.searching import PartQuery
 from dinosaur_ad.station.web.access import Operator, Viewer
@@ -86,7 +86,7 @@ def _part_page(request: Request, part_id: int, person: Any, view: int | None, st
         view=chosen,
         seen=chosen.inspection if chosen else None,
         odds=odds(p_value) if p_value is not None else "",
-        one_in=round(1 / p_value) if p_value and p_value > 0 else None,
+        one_in=round(1 / max(p_value, RAREST)) if p_value and p_value > 0 else None,
         older=neighbour(station.history, part_id, older=True),
         newer=neighbour(station.history, part_id, older=False),
         products=[record.name for record in station.detector.tasks()],
