@@ -55,6 +55,7 @@ OTHER_PROGRAMS = {
 }
 NOT_HERE = {
     "fetch": "downloads weights",
+    "station": "stays until it is stopped; tests/cli/test_cli_station.py runs it",
     "add": "needs a file of weights that is not here",
     "dinov3-small": "needs weights that are not here",
     "cuda": "needs a GPU",
