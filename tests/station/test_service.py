@@ -49,7 +49,13 @@ def wait_for_parts(made: Station, count: int) -> None:
             assert messages.take(30.0), f"{recorded(made)} of {count} parts are recorded"
 
 
+def left_running(before: set[threading.Thread]) -> list[str]:
+    """The threads of a station that have come since, and are still there."""
+    return [each.name for each in set(threading.enumerate()) - before if each.name.startswith("station-")]
+
+
 def test_files_are_judged_and_recorded_once_also_after_another_start(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
     inbox = tmp_path / "in"
     pictures(inbox, 3, seed=1)
     source = SourceConfig("camera-1", "folder", path=inbox)
@@ -73,7 +79,7 @@ def test_files_are_judged_and_recorded_once_also_after_another_start(tmp_path: P
         assert {part.task for part in parts} == {"plate"}
     finally:
         second.stop()
-    assert not [each.name for each in threading.enumerate() if each.name.startswith("station-")]
+    assert not left_running(before)
 
 
 def test_before_anything_is_taught_nothing_is_normal_and_it_says_why(tmp_path: Path) -> None:
@@ -102,10 +108,11 @@ def test_two_stations_cannot_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_trigger_by_mqtt_needs_a_broker_and_nothing_is_left_running(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
     made = station(tmp_path, SourceConfig("camera-1", "camera", trigger="mqtt", topic="now"))
     with pytest.raises(InputError, match="there is no broker"):
         made.start()
-    assert not [each.name for each in threading.enumerate() if each.name.startswith("station-")]
+    assert not left_running(before)
 
 
 def test_a_trigger_for_an_unknown_source_is_one_sentence(tmp_path: Path) -> None:
