@@ -31,8 +31,6 @@ BROWSER_ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-LISTENING = "addEventListener('station-connected', () => { window.stationConnected = true; })"
-"""Run in every page before its own scripts."""
 
 
 def drawn(product: str, index: int, light: float = 1.0) -> NDArray[np.uint8]:
@@ -127,7 +125,7 @@ class Album:
 
     def listen(self) -> None:
         """Wait until events of the station reach the page."""
-        self.page.wait_for_function("window.stationConnected === true")
+        self.page.locator("body[data-connected=yes]").wait_for(state="attached")
 
     def photograph(self, name: str) -> None:
         """Keep how the whole page looks now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -85,7 +86,7 @@ def test_the_live_page_shows_a_part_without_loading_again(page: Any, place: str,
     band = page.locator("[data-panel]")
     sync_api.expect(band).to_have_attribute("data-verdict", "normal")
     before = int(page.locator('[data-count="anomalous"]').inner_text())
-    page.wait_for_function("document.querySelector('[data-connection]').hidden")
+    sync_api.expect(page.locator("[data-connection]")).to_be_hidden()
     wait_for_listener(page, station)
     part = station.judged("anomalous")
     station.bus.publish("part", part.to_json() | {"id": None})
@@ -126,7 +127,7 @@ def test_a_part_is_answered_by_key_and_looked_at_closely(page: Any, place: str, 
     box = viewer.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.wheel(0, -400)
-    page.wait_for_function("Number(document.querySelector('[data-viewer]').dataset.zoom) > 2")
+    sync_api.expect(viewer).to_have_attribute("data-zoom", re.compile(r"^(2\.\d*[1-9]|[3-9]|\d{2})"))
     page.click('[data-layer="heat"]')
     sync_api.expect(page.locator("img.heat")).to_be_visible()
     page.click('[data-layer="outlines"]')

@@ -25,7 +25,6 @@ from source_helpers import until
 from story_helpers import (
     BROWSER_ARGUMENTS,
     LEARNED_FROM,
-    LISTENING,
     Album,
     StoryLine,
     drawn,
@@ -54,7 +53,6 @@ def opened(line: StoryLine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(BROWSER_ARGUMENTS))
         context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB", color_scheme="light")
         context.set_default_timeout(WAIT)
-        context.add_init_script(LISTENING)
         expect.set_options(timeout=WAIT)
         yield Album(context.new_page(), line.url, shots_folder(tmp_path_factory.mktemp("shots")))
         browser.close()
@@ -144,11 +142,12 @@ def test_a_defect_is_kept_in_the_gallery(album: Album, line: StoryLine) -> None:
     page.click("button.answer.defect")
     expect(page.locator("button.answer.defect")).to_have_attribute("aria-pressed", "true")
     until(lambda: line.station.detector.defects("gear"), "the defect did not reach the gallery")
+    until(lambda: line.station.teaching.jobs()[0].state == "done", "the defect was not kept")  # the page shows it anew
     album.go("/products/gear")
     picture = page.locator("#gallery .thumbs img")
     expect(picture).to_have_count(1)
     picture.scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('#gallery .thumbs img').naturalWidth > 0")
+    until(lambda: picture.evaluate("image => image.naturalWidth > 0"), "the picture of the defect is not shown")
     album.photograph("product-gallery")
 
 

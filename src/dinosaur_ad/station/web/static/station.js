@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const root = document.documentElement;
+  const ENDED = ["done", "failed", "refused"];
 
   function dark() {
     return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -26,8 +27,8 @@
     function open() {
       if (stream) return;
       stream = new EventSource("/events");
-      stream.onopen = () => { if (lost) tell("resumed", {}); lost = false; tell("connected", {}); };
-      stream.onerror = () => { lost = true; tell("lost", {}); if (stream && stream.readyState === EventSource.CLOSED) again(); };
+      stream.onopen = () => { document.body.dataset.connected = "yes"; if (lost) tell("resumed", {}); lost = false; tell("connected", {}); };
+      stream.onerror = () => { document.body.dataset.connected = "no"; lost = true; tell("lost", {}); if (stream && stream.readyState === EventSource.CLOSED) again(); };
       for (const kind of kinds) stream.addEventListener(kind, (event) => received(kind, event));
       stream.addEventListener("dropped", () => tell("dropped", {}));
     }
@@ -36,7 +37,7 @@
     function received(kind, event) {
       const body = JSON.parse(event.data);
       tell(kind, body);
-      if (kind === "job" && ["done", "failed", "refused"].includes(body.state)) tell("job-ended", body);
+      if (kind === "job" && ENDED.includes(body.state)) tell("job-ended", body);
     }
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) { lost = true; close(); } else open();
@@ -45,6 +46,15 @@
     addEventListener("pageshow", open);
     open();
   }
+
+  // A job may have ended after the page was drawn and before the stream was open.
+  document.body.addEventListener("station-connected", async () => {
+    for (const card of document.querySelectorAll('[data-job][data-ended="no"]')) {
+      const answer = await fetch("/api/v1/jobs/" + encodeURIComponent(card.dataset.job));
+      const job = answer.ok ? await answer.json() : null;
+      if (job && ENDED.includes(job.state)) tell("job-ended", job);
+    }
+  });
 
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-theme-toggle]")) {

@@ -56,8 +56,4 @@
     const card = document.querySelector(`[data-job="${CSS.escape(String(event.detail.id))}"]`);
     if (card && card.dataset.ended === "no") location.reload();
   });
-  // What ended between the drawing of the page and the first event.
-  document.body.addEventListener("station-connected", () => {
-    if (document.querySelector('[data-job][data-ended="no"]')) htmx.trigger(document.body, "station-job-ended", { id: "" });
-  });
 })();
