@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from dinosaur_ad.bank.gallery import read_gallery
 from dinosaur_ad.bank.settings import MOST_SENSITIVITY, USUAL_SENSITIVITY, Settings
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import InputError, StoreError
 from dinosaur_ad.station.feedback_tray import task_of
 from dinosaur_ad.station.web.access import Engineer, Viewer
 from dinosaur_ad.station.web.pages_frame import LARGEST_ID, PageRoute, back_to, missing, render, station_of
@@ -102,8 +102,14 @@ def what_if_table(request: Request, name: str, person: Viewer) -> Response:
     """What each place of the sensitivity would have done to the recorded parts; loaded after the page."""
     station = station_of(request)
     existing(station, name)
-    settings = settings_of(station, name)
-    places = station.teaching.what_if(name)
+    for tries_left in (2, 1, 0):  # the product may be changed while it is read
+        try:
+            settings = settings_of(station, name)
+            places = station.teaching.what_if(name)
+            break
+        except StoreError:
+            if not tries_left:
+                raise
     place = sensitivity_place(station, settings)
     return render(request, person, "_what_if.html", places=places, place=place, name=name)
 
