@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,21 +69,23 @@ def test_what_was_answered_before_is_not_asked_again(monkeypatch: pytest.MonkeyP
         method.score(as_photos(product(0, 1, seed=77), "new"))
 
 
-def test_without_a_cache_an_image_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_an_image_is_encoded_once_at_each_exposure(monkeypatch: pytest.MonkeyPatch) -> None:
     method = tiny("dinosaur").build(Workbench())
     assert isinstance(method, DinosaurMethod)
     teach(method)
-    encoded: list[str] = []
+    encoded: list[tuple[str, Any]] = []
     encode = DinosaurMethod._encode
 
-    def watched(self: DinosaurMethod, photos: Sequence[Photo], *how: Any) -> NDArray[np.float32]:
-        encoded.extend(photo.key for photo in photos)
-        return encode(self, photos, *how)
+    def watched(self: DinosaurMethod, photos: Sequence[Photo], exposure: Any, turn: Any) -> NDArray[np.float32]:
+        encoded.extend((photo.key, exposure) for photo in photos)
+        return encode(self, photos, exposure, turn)
 
     monkeypatch.setattr(DinosaurMethod, "_encode", watched)
     photos = as_photos(TESTS, "test")
     method.score(photos)
-    assert sorted(encoded) == sorted(photo.key for photo in photos)
+    assert len(encoded) == len(set(encoded))
+    assert {key for key, _ in encoded} == {photo.key for photo in photos}
+    assert len({exposure for _, exposure in encoded}) > 1
 
 
 def test_held_out_normals_set_the_threshold_and_nothing_else() -> None:
@@ -150,3 +153,21 @@ def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
 def test_settings_that_make_no_sense_are_refused(setting: str, value: float) -> None:
     with pytest.raises(InputError, match=f"DINOSaur's {setting} must"):
         DinosaurConfig(**{setting: value})  # type: ignore[arg-type]
+
+
+def test_each_task_sees_an_image_at_its_own_exposure() -> None:
+    config = tiny("dinosaur").config
+    assert isinstance(config, DinosaurConfig)
+    built = DinosaurMethod(replace(config, margin=1e9), Workbench(seed=5))  # so that both tasks are compared
+    bright = product(0, 24)
+    lit = {"bright": bright, "dark": [(image * 0.45).astype(np.uint8) for image in bright]}
+    detector = Dinosaur(encoder=built.encoder, preset=built.preset, seed=5)
+    for name, images in lit.items():
+        detector.learn(name, images, force=True)  # the guard takes them for one product
+        built.learn(Lesson(name, as_photos(images, name)))
+    between = [(image * light).astype(np.uint8) for image in TESTS[:4] for light in (1.0, 0.7, 0.45)]
+    inspections = detector.inspect(between)
+    assert all(len(each.asked) == 2 for each in inspections)
+    scores = built.score(as_photos(between, "test"))
+    np.testing.assert_allclose(scores.image, [each.score for each in inspections], rtol=1e-5)
+    assert scores.routes == tuple(each.task for each in inspections)

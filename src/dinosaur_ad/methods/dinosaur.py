@@ -8,9 +8,10 @@ place, and the bank with the lowest score decides.
 |---|---|---|---|
 | encoder | DINOv3 ViT-S/16 | any registered one; the result says which | the same |
 | features | final LayerNorm, plain | blocks 4-8, length one, averaged | final LayerNorm, plain |
-| memory | max(20, 10 %) a place, float32 | max(20, 20 %), float16 | max(20, 10 %), float32 |
+| image | 224 px | 336 px, its brightness matched to the product's | 224 px |
+| memory | max(20, 10 %) a place, float32 | max(20, 40 %) with moved copies, int8, at most 8 MB | max(20, 10 %), float32 |
 | neighbourhood | radius 3 | radius 1 | radius 3 |
-| image score | the largest patch distance | mean of the largest 1 % | the largest |
+| image score | the largest patch distance | two readings, fused (places; windows of 3 x 3) | the largest |
 | routing | nearest CLS prototype | up to 5 near prototypes, banks decide | nearest CLS prototype |
 | threshold of its own | 97.5 % of its own training scores | 97.5 % of scores of unseen normals | as the paper |
 
@@ -122,7 +123,7 @@ class DinosaurMethod(Method):
         self._resident = _Resident(_gpu_room(self.workbench.device))
         self._looks: dict[str, _Look] = {}
         self._descriptors: dict[tuple[str, Exposure | None], Floats] = {}
-        self._scores: dict[tuple[str, str, Exposure | None], TaskScore] = {}
+        self._scores: dict[tuple[str, str], TaskScore] = {}
 
     def learn(self, lesson: Lesson) -> None:
         """Make the task's bank, prototype and threshold, as ``Dinosaur.learn`` does."""
@@ -186,8 +187,8 @@ class DinosaurMethod(Method):
             routed = self._told(group, task) if task else self._route(group)
             self._fill_scores(group, routed)
             scores += [
-                {name: self._scores[photo.key, name, exposure] for name in names}
-                for photo, names, exposure in zip(group, routed.candidates, routed.exposures, strict=True)
+                {name: self._scores[photo.key, name] for name in names}
+                for photo, names in zip(group, routed.candidates, strict=True)
             ]
         routes = tuple(map(most_normal, scores))
         chosen = [each[name] for each, name in zip(scores, routes, strict=True)]
@@ -233,35 +234,41 @@ class DinosaurMethod(Method):
         return whole, np.stack([self._descriptors[key] for key in keys])
 
     def _fill_scores(self, photos: Sequence[Photo], routed: _Routed) -> None:
-        """Fill the cache with the scores of every photo under its candidate tasks."""
+        """Fill the cache with the scores of every photo under its candidate tasks, each at the task's exposure."""
+        view = self._view()
+        wanted = dict(zip(view.names, view.exposures, strict=True))
         missing = [
-            [name for name in names if (photo.key, name, exposure) not in self._scores]
-            for photo, names, exposure in zip(photos, routed.candidates, routed.exposures, strict=True)
+            [name for name in names if (photo.key, name) not in self._scores]
+            for photo, names in zip(photos, routed.candidates, strict=True)
         ]
-        rows = [n for n, names in enumerate(missing) if names]
-        if rows:
-            moved_NHWC = self._moved(photos, routed, rows)
-            found = self._banks.score(self._store, self._view(), moved_NHWC, [missing[n] for n in rows])
+        for exposure in dict.fromkeys(wanted[name] for names in missing for name in names):
+            own = [[name for name in names if wanted[name] == exposure] for names in missing]
+            rows = [n for n, names in enumerate(own) if names]
+            found = self._banks.score(
+                self._store, view, self._seen_at(exposure, photos, routed, rows), [own[n] for n in rows]
+            )
             for n, scores in zip(rows, found, strict=True):
-                exposure = routed.exposures[n]
-                self._scores |= {(photos[n].key, name, exposure): score for name, score in scores.items()}
+                self._scores |= {(photos[n].key, name): score for name, score in scores.items()}
 
-    def _moved(self, photos: Sequence[Photo], routed: _Routed, rows: list[int]) -> Array:
-        """Patch features of some of the photos where products are computed; on a GPU those of all stay there."""
-        patches_NHWC = routed.patches_NHWC
-        if self.workbench.device == "cpu":
-            if patches_NHWC is None:
-                some = [photos[n] for n in rows]
-                return self._put(self._features_each(some, [routed.exposures[n] for n in rows])[1])
-            return self._put(patches_NHWC if len(rows) == len(photos) else patches_NHWC[rows])
-        keys = tuple(f"{photo.key} {exposure}" for photo, exposure in zip(photos, routed.exposures, strict=True))
+    def _seen_at(
+        self, exposure: Exposure | None, photos: Sequence[Photo], routed: _Routed, rows: Sequence[int]
+    ) -> Array:
+        """Patch features of some of the photos at one exposure, where products are computed; on a GPU they stay there.
+
+        Those that routing has just computed at this exposure are not computed again.
+        """
+        keys = tuple(f"{photos[n].key} {exposure}" for n in rows)
         resident_NHWC = self._resident.get(keys)
-        if resident_NHWC is None:
-            if patches_NHWC is None:
-                patches_NHWC = self._features_each(photos, routed.exposures)[1]
-            resident_NHWC = self._put(patches_NHWC)
-            self._resident.keep(keys, resident_NHWC)
-        return resident_NHWC if len(rows) == len(photos) else resident_NHWC[rows]
+        if resident_NHWC is not None:
+            return resident_NHWC
+        known = {} if routed.patches_NHWC is None else {n: routed.patches_NHWC[n] for n in rows}
+        known = {n: patches_HWC for n, patches_HWC in known.items() if routed.exposures[n] == exposure}
+        others = [n for n in rows if n not in known]
+        if others:
+            known |= dict(zip(others, self._features([photos[n] for n in others], exposure)[1], strict=True))
+        patches_NHWC = self._put(np.stack([known[n] for n in rows]))
+        self._resident.keep(keys, patches_NHWC)
+        return patches_NHWC
 
     def _view(self) -> TaskView:
         """All tasks; it stays the same until the next lesson, because only this object changes the store."""
