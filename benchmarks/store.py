@@ -46,7 +46,7 @@ def _fill(path: Path, tasks: int) -> None:
         moved = prototype + rng.normal(scale=0.1, size=prototype.shape)
         store.put(
             f"task-{number}",
-            files | {"prototype": {"prototype": np.asarray(moved, np.float32)}},
+            files | {"prototype": {**files["prototype"], "prototype": np.asarray(moved, np.float32)}},
             record.manifest,
             action="learn",
         )

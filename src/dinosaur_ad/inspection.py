@@ -69,7 +69,8 @@ class Inspection:
     ``normal_level`` is its usual value in normal images of the task, and ``image_size`` is the (height, width) of the
     image in pixels. ``readings`` are what the score is fused from, ``level`` is the median patch distance,
     ``level_ratio`` the same over what is usual for normal images of the task, and ``gain`` the factor by which the
-    contrast was stretched to match the task's exposure (None where that is not done).
+    contrast was stretched to match the task's exposure (None where that is not done). ``light`` says how an image
+    is far darker, brighter, flatter or harsher than all normal images learned, which matching hides; mostly empty.
     ``asked`` has the score under every bank that the image was compared with; the lowest decides the ``task``.
     ``provider`` and ``precision`` are what the encoder ran on, and ``fallback`` names what was requested instead if
     that was not available. ``threshold`` and ``false_alarms`` are what was used: the task's, unless a rate was given.
@@ -102,6 +103,7 @@ class Inspection:
     level: float = 0.0
     level_ratio: float = 0.0
     gain: float | None = None
+    light: str = ""
     smallest_area: float = 0.0
     inspected: NDArray[np.bool_] | None = field(default=None, repr=False, compare=False)
     moved: dict[str, float] | None = None

@@ -133,3 +133,56 @@ def test_an_image_is_encoded_once_where_the_guess_is_right(
     monkeypatch.setattr(FeatureExtractor, "encode", watched)
     dark_and_bright.inspect([*lit(product(0, 3, seed=9), 0.3), *product(1, 2, seed=9)])
     assert sorted(seen) == [2, 3]
+
+
+def test_a_part_far_darker_or_brighter_than_all_others_is_told(taught: Dinosaur) -> None:
+    image = product(0, 1, seed=9)[0]
+    assert taught.inspect(image).light == ""
+    assert taught.inspect(lit([image], 0.8)[0]).light == ""
+    dark = taught.inspect(lit([image], 0.4)[0])
+    assert dark.verdict == "normal"
+    assert dark.light.endswith("times darker than every normal image learned")
+    assert dark.to_json()["light"] == dark.light
+    washed = np.clip(200 + (image.astype(float) - 128) / 5, 0, 255).astype(np.uint8)
+    assert "flatter" in taught.inspect(washed).light
+
+
+def test_what_is_usual_widens_with_every_normal_image(tmp_path: Path) -> None:
+    dark = lit(product(0, 1, seed=9), 0.4)[0]
+    detector = tiny(tmp_path)
+    detector.learn("x", product(0, 20))
+    assert detector.inspect(dark).light
+    detector.recalibrate("x", lit(product(0, 10, seed=3), 0.4), force=True)
+    assert not Dinosaur(tmp_path).inspect(dark).light
+    detector.undo("x")
+    assert detector.inspect(dark).light
+    detector.update("x", lit(product(0, 10, seed=4), 0.4), force=True)
+    assert not Dinosaur(tmp_path).inspect(dark).light
+
+
+def test_held_out_images_say_what_light_is_usual_too() -> None:
+    detector = tiny()
+    detector.learn("x", product(0, 20), held_out=lit(product(0, 20, seed=3), 0.4), force=True)
+    assert not detector.inspect(lit(product(0, 1, seed=9), 0.4)[0]).light
+
+
+def test_a_task_that_does_not_know_its_light_says_nothing(tmp_path: Path) -> None:
+    """As tasks of earlier versions: an update of a few images must not make all others unusual."""
+    detector = tiny(tmp_path)
+    detector.learn("x", product(0, 20))
+    record = detector.store.record("x")
+    files = {name: dict(detector.store.arrays(record, name)) for name in record.files}
+    before = detector.inspect(product(0, 1, seed=9)[0])
+    del files["prototype"]["exposure_range"]
+    detector.store.put("x", files, record.manifest, action="learn", note={"images": 20})
+    older = Dinosaur(tmp_path)
+    assert older.inspect(product(0, 1, seed=9)[0]).score == before.score
+    assert older.inspect(lit(product(0, 1, seed=9), 0.3)[0]).light == ""
+    older.update("x", product(0, 5, seed=5))
+    assert older.inspect(lit(product(0, 1, seed=9), 0.3)[0]).light == ""
+
+
+def test_without_matching_no_light_is_unusual() -> None:
+    plain = tiny(preset=replace(TINY, exposure=False))
+    plain.learn("x", product(0, 30))
+    assert plain.inspect(lit(product(0, 1, seed=9), 0.3)[0]).light == ""

@@ -34,6 +34,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, store: Path, normals: Path) -> Any:
             return replace(
                 real, path=path, verdict=word, reason="It shows none of the learned products.", level_ratio=2.7
             )
+        if word == "dark":
+            return replace(real, path=path, verdict="normal", light="2.1 times darker than every normal image learned")
         if word.startswith("without "):
             return replace(real, path=path, verdict="normal", left_out=(word.removeprefix("without "),))
         return replace(real, path=path, verdict=word)
@@ -135,3 +137,12 @@ def test_images_that_were_known_already_are_counted(
     assert main(["update", "washer", str(normals), "--store", str(store), "--force"]) == 0
     err = capsys.readouterr().err
     assert (f"left out: {words} the task knew already" in err) == (known > 0)
+
+
+def test_a_part_in_unusual_light_is_told_and_counted(answer: Any, capsys: Capture) -> None:
+    assert answer(["normal", "dark"], "--exit-code") == 0
+    out, err = capsys.readouterr()
+    plain, dark = out.splitlines()
+    assert "darker" not in plain
+    assert "; the image is 2.1 times darker than every normal image learned  1.png" in dark
+    assert "2 images: 0 anomalous, 0 unreadable, 1 in unusual light; " in err

@@ -15,10 +15,12 @@ from dinosaur_ad.core.exposure import (
     MOST_GAIN,
     SPREAD_STEP,
     Exposure,
+    ExposureRange,
     exposure_gain,
     match_exposure,
     measure_exposure,
     thumbnails,
+    unusual_light,
     usual_exposure,
 )
 
@@ -150,3 +152,41 @@ def test_thumbnails_tell_products_apart() -> None:
 
 def test_a_blank_thumbnail_is_finite() -> None:
     assert np.all(thumbnails(np.full((1, 16, 16, 3), 255, np.uint8)) == 0)
+
+
+exposures = st.lists(st.tuples(st.floats(0, 255), st.floats(0, 127)), min_size=1, max_size=8)
+
+
+@examples
+@given(images=exposures, images_more=exposures, count=st.integers(1, 100))
+def test_no_image_of_a_range_is_in_unusual_light(
+    images: list[tuple[float, float]], images_more: list[tuple[float, float]], count: int
+) -> None:
+    exposure_N2, more_N2 = np.float32(images), np.float32(images_more)
+    usual = ExposureRange.of(exposure_N2).with_images(more_N2)
+    assert usual == ExposureRange.of(more_N2).with_images(exposure_N2)
+    assert all(unusual_light(each, usual, count) is None for each in (*exposure_N2, *more_N2))
+
+
+@pytest.mark.parametrize(
+    ("exposure", "how"),
+    [((50, 30), "darker"), ((200, 30), "brighter"), ((110, 8), "flatter"), ((110, 80), "harsher")],
+)
+def test_light_far_outside_the_range_is_named(exposure: tuple[float, float], how: str) -> None:
+    usual = ExposureRange(Exposure(100.0, 25.0), Exposure(120.0, 35.0))
+    found = unusual_light(np.float32(exposure), usual, 20)
+    assert found is not None
+    assert found.how == how
+    assert 1.5 < found.ratio < 2.5
+
+
+def test_few_images_say_less_about_what_is_usual() -> None:
+    usual = ExposureRange(Exposure(100.0, 25.0), Exposure(120.0, 35.0))
+    darker = np.float32([100 / 1.75, 25])
+    assert unusual_light(darker, usual, 19) is None
+    assert unusual_light(darker, usual, 20) is not None
+
+
+def test_near_black_a_few_grey_levels_are_nothing() -> None:
+    usual = ExposureRange(Exposure(3.0, 2.0), Exposure(4.0, 3.0))
+    assert unusual_light(np.float32([1, 1]), usual, 20) is None

@@ -13,7 +13,7 @@ from dinosaur_ad.bank.position import Position
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.core.arrays import Array, namespace, to_numpy
 from dinosaur_ad.core.calibration import alarm_level, p_values, quantile_threshold
-from dinosaur_ad.core.exposure import Exposure
+from dinosaur_ad.core.exposure import Exposure, ExposureRange, UnusualLight, unusual_light
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import project
 from dinosaur_ad.core.quantise import Quantised, dequantise, quantise, scaled_norms, widen
@@ -223,8 +223,9 @@ class Bank:
     patch distances of the calibration images; ``control_scores`` and ``control_levels`` those of the control images
     (empty where an older version taught the task). ``map_level`` is the usual value of a map of a normal image,
     ``scale`` what is usual for each reading, if there are several. ``exposure`` is what images are matched to before
-    they are encoded, None where they are not. ``zone`` is what is inspected, None for all, and ``position`` how the
-    parts lie, None where an older version taught the task. ``tiling`` is how images are cut, None where they are not.
+    they are encoded, None where they are not, and ``exposure_range`` that of normal images, None where it is not
+    known. ``zone`` is what is inspected, None for all, and ``position`` how the parts lie, None where an older version
+    taught the task. ``tiling`` is how images are cut, None where they are not.
     """
 
     record: TaskRecord
@@ -239,6 +240,7 @@ class Bank:
     map_level: float
     scale: ReadingScale | None = None
     exposure: Exposure | None = None
+    exposure_range: ExposureRange | None = None
     settings: Settings = field(default_factory=Settings)
     zone: Zone | None = None
     position: Position | None = None
@@ -256,6 +258,11 @@ class Bank:
     def level(self) -> float:
         """The usual median patch distance of normal images."""
         return float(np.median(self.levels))
+
+    def unusual_light(self, exposure_2: Floats) -> UnusualLight | None:
+        """How the light of an image of that exposure differs by far from that of all normal images, if it does."""
+        usual = self.exposure_range
+        return None if usual is None else unusual_light(exposure_2, usual, len(self.images))
 
     @property
     def nbytes(self) -> int:

@@ -20,7 +20,7 @@ from dinosaur_ad.bank.bank import Bank, Memory, PackedVectors, half_norms, membe
 from dinosaur_ad.bank.position import Position, is_free
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.core.arrays import Array
-from dinosaur_ad.core.exposure import THUMBNAIL, Exposure
+from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, ExposureRange
 from dinosaur_ad.core.memory import Coreset
 from dinosaur_ad.core.quantise import widen
 from dinosaur_ad.core.readings import ReadingScale, windows
@@ -149,12 +149,14 @@ def read_zone(record: TaskRecord, packed: PackedVectors) -> Zone | None:
 
 class Prototype(NamedTuple):
     """The mean descriptor of a task's images, the exposure that images are matched to before they are encoded, the mean
-    thumbnail (zeros where there is no exposure to choose), and what images are registered to, if they are."""
+    thumbnail (zeros where there is no exposure to choose), what images are registered to, if they are, and the range of
+    the exposures of normal images (None where exposure is not matched, or an older version taught the task)."""
 
     descriptor_C: Floats
     exposure: Exposure | None
     thumbnail_P: Floats
     reference: Reference | None = None
+    exposure_range: ExposureRange | None = None
 
 
 def read_prototype(store: TaskStore, record: TaskRecord, width: int | None = None) -> Prototype:
@@ -166,7 +168,8 @@ def read_prototype(store: TaskStore, record: TaskRecord, width: int | None = Non
             raise ValueError("its prototype is not a list of numbers")
         if width not in (None, prototype.size):
             raise ValueError(f"its prototype has {prototype.size} numbers, and the encoder gives {width}")
-        return Prototype(prototype, *_read_exposure(arrays), _read_reference(record, arrays))
+        reference, usual = _read_reference(record, arrays), _read_exposure_range(arrays)
+        return Prototype(prototype, *_read_exposure(arrays), reference, usual)
 
 
 def _read_reference(record: TaskRecord, arrays: Mapping[str, NDArray[Any]]) -> Reference | None:
@@ -191,6 +194,15 @@ def _read_exposure(arrays: Mapping[str, NDArray[Any]]) -> tuple[Exposure | None,
     if thumbnail_P.shape != (cells,) or not np.isfinite(thumbnail_P).all():
         raise ValueError("its thumbnail is not a list of numbers")
     return Exposure(*values.tolist()), thumbnail_P.astype(np.float32)
+
+
+def _read_exposure_range(arrays: Mapping[str, NDArray[Any]]) -> ExposureRange | None:
+    if not {"exposure", "exposure_range"} <= set(arrays):
+        return None
+    values = arrays["exposure_range"]
+    if values.shape != (2, 2) or not bool(np.all((values >= 0) & (values <= 255))) or (values[0] > values[1]).any():
+        raise ValueError("its range of exposures is not that of grey levels")
+    return ExposureRange(*(Exposure(*each.tolist()) for each in values))
 
 
 def descriptor_width(preset: Preset, packed: PackedVectors) -> int:
@@ -274,7 +286,8 @@ def open_bank(
     as long as the products; where that would need more than ``room`` bytes, they too stay as they are.
     """
     arrays, packed = read_bank(store, record)
-    exposure = read_prototype(store, record).exposure if preset.exposure else None
+    prototype = read_prototype(store, record) if preset.exposure else None
+    exposure = prototype.exposure if prototype else None
     tiling = read_tiling(record)
     with _checking(record):
         if tiling and (tiling.size != preset.size or tiling.grid != packed.values_HWMK.shape[:2]):
@@ -301,6 +314,7 @@ def open_bank(
         map_level=float(arrays["map_level"][0]) if scale else float(np.median(arrays["levels"])),
         scale=scale,
         exposure=exposure,
+        exposure_range=prototype.exposure_range if prototype else None,
         settings=Settings.of(record),
         zone=read_zone(record, packed),
         position=position,

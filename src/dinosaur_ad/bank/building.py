@@ -33,7 +33,7 @@ from dinosaur_ad.bank.position import Position, is_free
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.core.arrays import Array, to_numpy
 from dinosaur_ad.core.coreset import coreset_size
-from dinosaur_ad.core.exposure import THUMBNAIL, Exposure
+from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, ExposureRange
 from dinosaur_ad.core.memory import Coreset, distances_to_others, unseen_parts
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import principal_axes
@@ -79,7 +79,8 @@ class BankBuilder:
 
     ``calibration`` has the scores of images that the memory had not seen; ``control_scores`` and ``control_levels`` are
     those of the control images. ``digests`` are hashes of ``images``, empty where they are not known. ``exposure`` is
-    what the images were matched to, ``image_size`` their usual (height, width). ``position`` is how the parts lie and
+    what the images were matched to, ``exposure_range`` the exposures that normal images have had (None where it is not
+    known), ``image_size`` their usual (height, width). ``position`` is how the parts lie and
     ``reference`` what images were registered to, both None unless :meth:`lie` was told. ``settings`` are those of the
     task. ``seconds`` is how long each step took. ``tiling`` is how the images were cut into tiles, None if they were
     not.
@@ -98,6 +99,7 @@ class BankBuilder:
         self.images: list[str] = []
         self.digests: list[str] = []
         self.exposure: Exposure | None = None
+        self.exposure_range: ExposureRange | None = None
         self.image_size: tuple[int, int] | None = None
         self.position: Position | None = None
         self.reference: Reference | None = None
@@ -129,6 +131,7 @@ class BankBuilder:
         builder.budget = budget or stored.get("budget")
         builder.images, builder.digests = learned_images(record), learned_digests(record)
         builder.exposure, builder.image_size = prototype.exposure, usual_image_size(record)
+        builder.exposure_range = prototype.exposure_range
         builder.settings, builder._zone = Settings.of(record), read_zone(record, packed)
         builder.position, builder.reference = Position.of(record), prototype.reference
         builder.tiling, builder._budget_of_tile = read_tiling(record), False
@@ -203,7 +206,7 @@ class BankBuilder:
         """What the size of the files depends on besides the form of the bank."""
         shape = windows(np.empty((1, height, width, 1), np.float32)).shape if "coarse" in self.preset.readings else None
         coarse = shape[1] * shape[2] if shape else 0
-        maps, beside = 0, 3 * THUMBNAIL**2 + 2 if self.preset.exposure else 0
+        maps, beside = 0, 3 * THUMBNAIL**2 + 6 if self.preset.exposure else 0
         beside += self.reference.edges_hw.size if self.reference else 0
         if len(self.preset.readings) > 1:
             maps, beside = (
@@ -214,10 +217,21 @@ class BankBuilder:
 
     # --- adding images ---
 
+    def see_light(self, features: ImageFeatures) -> None:
+        """Widen the range of exposures by more normal images; where that of earlier ones is not known, nothing is."""
+        exposure_N2 = features.exposures()
+        if self.exposure is None or not len(exposure_N2):
+            return
+        if self.exposure_range is not None:
+            self.exposure_range = self.exposure_range.with_images(exposure_N2)
+        elif not self.images:
+            self.exposure_range = ExposureRange.of(exposure_N2)
+
     def add(self, features: ImageFeatures, copies: Copies | None = None) -> None:
         """Learn from one more block of normal images; if the patches are on a GPU, the coreset is computed there."""
         names, patches_NHWC, descriptor_NC = features.names, features.patches_NHWC, features.descriptor_NC
         started, first, total = time.perf_counter(), len(self.images), len(self.images) + len(names)
+        self.see_light(features)
         count, height, width, channels = patches_NHWC.shape
         # Calibration scores no more of them than this; held-out ones are counted when they come.
         scores = len(self.calibration) + min(count, CALIBRATION_IMAGES + count // 5 + 1)
@@ -405,6 +419,8 @@ class BankBuilder:
         if self.exposure is not None:
             prototype["exposure"] = np.asarray(self.exposure, np.float32)
             prototype["thumbnail"] = (contents.sums.thumbnail_P / count).astype(np.float32)
+        if self.exposure_range is not None:
+            prototype["exposure_range"] = np.asarray(self.exposure_range, np.float32)
         if self.reference is not None:
             prototype["reference"] = self.reference.edges_hw
         files = {"bank": bank, "prototype": prototype}

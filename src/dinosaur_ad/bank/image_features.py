@@ -78,6 +78,11 @@ class ImageFeatures(NamedTuple):
             [self.pixels[n] for n in chosen],
         )
 
+    def exposures(self) -> Floats:
+        """Mean and spread of the brightness of each image ``(N, 2)``; none where pixels are not kept."""
+        each = [measure_exposure(pixels[None]) for pixels in self.pixels]
+        return np.concatenate([np.empty((0, 2), np.float32), *each])
+
     def sums(self) -> ImageSums:
         """What the prototype is the mean of, summed over the images."""
         summed = (each.sum(axis=0, dtype=np.float64) for each in (self.descriptor_NC, self.thumbnail_NP))

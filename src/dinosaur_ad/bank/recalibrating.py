@@ -63,6 +63,7 @@ class CalibrationImages:
             )
         if guard:
             guard.look_at(features)
+        builder.see_light(features)
         builder.recalibrate(features.patches_NHWC)
         builder.score_controls(self._features.controls(builder.exposure, builder.tiling))
         return count

@@ -219,6 +219,7 @@ class TrainingImages:
             )
         if guard:
             guard.look_at_held_out(features)
+        builder.see_light(features)
         builder.calibrate(features.patches_NHWC)
 
 

@@ -207,6 +207,7 @@ class Verdicts:
             )
         encoder, size = self._features.encoder, (image.shape[0], image.shape[1])
         gain = None if bank.exposure is None else round(float(exposure_gain(exposure_2[1:], bank.exposure)[0]), 3)
+        light = bank.unusual_light(exposure_2)
         inspection = Inspection(
             path=image.label,
             task=task,
@@ -231,6 +232,7 @@ class Verdicts:
             level=found.level,
             level_ratio=round(found.level / bank.level, 3) if bank.level > 0 else 0.0,
             gain=gain,
+            light=str(light or ""),
             smallest_area=bank.settings.smallest_area,
             inspected=None if bank.zone is None else bank.zone.patches_HW,
         )

@@ -63,7 +63,8 @@ class TextWriter(Writer):
             if result.verdict != UNKNOWN
             else f"is nearest, but all of it differs, {result.level_ratio:.1f} times as much as a good part"
         )
-        after = f"  {task}  {why}  {printable(result.path)}"
+        light = f"; the image is {result.light}" if result.light else ""
+        after = f"  {task}  {why}{light}  {printable(result.path)}"
         if self._coloured:
             show(after, before=f"{_COLOURS.get(result.verdict, _YELLOW)}{printable(verdict)}{_PLAIN}")
         else:

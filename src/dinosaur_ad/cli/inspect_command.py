@@ -82,6 +82,7 @@ class _Count:
     unknown: int = 0
     not_ready: int = 0
     unreadable: int = 0
+    unusual_light: int = 0
     judged: int = 0
     milliseconds: float = 0.0
     left_out: set[str] = field(default_factory=set)
@@ -92,6 +93,7 @@ class _Count:
         self.anomalous += result.verdict == ANOMALOUS
         self.unknown += result.verdict == UNKNOWN
         self.not_ready += result.verdict not in (NORMAL, ANOMALOUS, UNKNOWN)
+        self.unusual_light += bool(result.light)
         self.milliseconds += result.ms.get("total", 0.0)
         new = [name for name in result.left_out if name not in self.left_out]
         self.left_out.update(new)
@@ -105,6 +107,8 @@ class _Count:
             parts.insert(1, f"{self.not_ready} not ready")
         if self.unknown:
             parts.insert(1, f"{self.unknown} unknown")
+        if self.unusual_light:
+            parts.append(f"{self.unusual_light} in unusual light")
         damaged = f"; without {len(self.left_out)} damaged task{'s' * (len(self.left_out) != 1)}"
         speed = f"; {self.milliseconds / self.judged:.0f} ms an image" if self.judged else ""
         return f"{total} image{'s' * (total != 1)}: {', '.join(parts)}{damaged if self.left_out else ''}{speed}"

@@ -2,13 +2,13 @@
 
 An image is shifted and stretched so that the mean and the spread of its brightness are those that are usual for a
 product. Colour drift is mostly exposure, and a lamp that ages is nothing else (docs/presets.md has the measurement).
-How far an image had to be stretched is reported with its result, so that a part that is dark because it is dark can be
-told.
+How far an image had to be stretched is reported with its result. A part that is dark because it is dark looks normal
+once it is matched, so an exposure far outside that of all normal images is reported too (:func:`unusual_light`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,11 @@ LEAST_GAIN, MOST_GAIN = 0.4, 2.5
 """An image is stretched no further: beyond it, shadows and lights are lost and noise is all that would grow."""
 LEAST_SPREAD = 1e-3
 """What the spread of an image of one grey counts as."""
+NEAR_BLACK = 8.0
+"""Grey levels added before exposures are compared as a ratio: near black, noise alone would make a large one."""
+FAR, FAR_OF_FEW, FEW = 1.5, 2.0, 20
+"""Light is unusual where brightness or contrast lies outside the range of the normal images by more than the first
+factor, or by the second where fewer images than the third were seen (docs/start/camera.md has what was measured)."""
 
 
 class Exposure(NamedTuple):
@@ -30,6 +35,62 @@ class Exposure(NamedTuple):
 
     mean: float
     spread: float
+
+
+class ExposureRange(NamedTuple):
+    """The lowest and the highest mean and spread of the normal images of a product."""
+
+    lowest: Exposure
+    highest: Exposure
+
+    @classmethod
+    def of(cls, exposure_N2: NDArray[np.float32]) -> ExposureRange:
+        """That of some images.
+
+        >>> ExposureRange.of(np.float32([[100, 30], [120, 20]])).lowest
+        Exposure(mean=100.0, spread=20.0)
+        """
+        return cls(Exposure(*exposure_N2.min(axis=0).tolist()), Exposure(*exposure_N2.max(axis=0).tolist()))
+
+    def with_images(self, exposure_N2: NDArray[np.float32]) -> ExposureRange:
+        """The range with more images."""
+        return ExposureRange.of(np.concatenate([np.asarray(self, np.float32), exposure_N2]))
+
+
+class UnusualLight(NamedTuple):
+    """An image is by a ratio darker, brighter, flatter (less contrast) or harsher (more) than all normal images."""
+
+    how: Literal["darker", "brighter", "flatter", "harsher"]
+    ratio: float
+
+    def __str__(self) -> str:
+        """For people.
+
+        >>> str(UnusualLight("darker", 2.14))
+        '2.1 times darker than every normal image learned'
+        """
+        return f"{self.ratio:.1f} times {self.how} than every normal image learned"
+
+
+def unusual_light(exposure_2: NDArray[np.float32], usual: ExposureRange, images: int) -> UnusualLight | None:
+    """How an image's light differs from that of all ``images`` of a range, if it does by far.
+
+    >>> usual = ExposureRange(Exposure(100.0, 30.0), Exposure(120.0, 40.0))
+    >>> unusual_light(np.float32([90, 25]), usual, 20) is None
+    True
+    >>> unusual_light(np.float32([28, 20]), usual, 20)
+    UnusualLight(how='darker', ratio=3.0)
+    """
+    own, lowest, highest = (np.asarray(each, np.float64) + NEAR_BLACK for each in (exposure_2, *usual))
+    (darker, flatter), (brighter, harsher) = (lowest / own).tolist(), (own / highest).tolist()
+    found = max(
+        UnusualLight("darker", darker),
+        UnusualLight("brighter", brighter),
+        UnusualLight("flatter", flatter),
+        UnusualLight("harsher", harsher),
+        key=lambda each: each.ratio,
+    )
+    return found if found.ratio > (FAR if images >= FEW else FAR_OF_FEW) else None
 
 
 def measure_exposure(pixels_NHWC: Pixels) -> NDArray[np.float32]:

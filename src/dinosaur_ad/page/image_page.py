@@ -218,6 +218,7 @@ def _card(row: ImageRow, inspection: Inspection, name: str) -> Html:
         element("span", name, class_="path"),
         element("span", _score_words(row)),
         element("span", printable(row.reason, 300) if row.reason else odds(row.p_value)),
+        *([element("span", f"the image is {row.light}")] if row.light else []),
     ]
     try:
         pixels = read_image(row.path)

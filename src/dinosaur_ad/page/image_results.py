@@ -30,6 +30,7 @@ class ImageRow:
     reason: str
     label: int | None
     ms: float
+    light: str = ""
 
     @property
     def relative(self) -> float:
@@ -84,6 +85,7 @@ class ImageResults:
                 reason=result.reason,
                 label=label,
                 ms=result.ms.get("total", math.nan),
+                light=result.light,
             )
         )
         self.left_out.update(result.left_out)
