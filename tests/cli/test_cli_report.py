@@ -95,6 +95,20 @@ def test_known_good_and_bad_images_check_the_verdicts(
     assert "of 27 images" in text
 
 
+def test_a_part_in_unusual_light_is_said_on_its_card(
+    capsys: Capture, tmp_path: Path, store: Path, normals: Path
+) -> None:
+    images = tmp_path / "today"
+    images.mkdir()
+    (images / "usual.png").write_bytes((normals / "001.png").read_bytes())
+    pixels = np.asarray(Image.open(normals / "002.png"))
+    Image.fromarray((0.3 * pixels).astype(np.uint8)).save(images / "dark.png")
+    assert main(["report", str(images), "--store", str(store), "--out", str(tmp_path / "page.html")]) in (0, 4)
+    capsys.readouterr()
+    text = Reader((tmp_path / "page.html").read_text()).text
+    assert text.count("times darker than every normal image learned") == 1
+
+
 def test_an_image_cannot_be_good_and_bad(capsys: Capture, tmp_path: Path, store: Path, normals: Path) -> None:
     argv = ["report", "--good", str(normals), "--bad", str(normals / "000.png"), "--store", str(store)]
     assert_refused(capsys, [*argv, "--out", str(tmp_path / "x.html")], "below both --good and --bad", store)

@@ -51,6 +51,13 @@ def test_tasks_says_how_a_task_is_set(capsys: Capture, store: Path) -> None:
     assert_refused(capsys, ["tasks", "screws", "--store", str(store)], "did you mean screw?", store)
 
 
+def test_a_rate_that_cannot_be_told_apart_is_not_printed(capsys: Capture, store: Path) -> None:
+    assert main(_set(store, "--threshold", "1000")) == 0
+    out, err = capsys.readouterr()
+    assert "not ready to judge" in err
+    assert "threshold 1000.000 (set by hand, exceeded by less than 0.0001 % of normal images)" in out
+
+
 def test_a_rate_for_one_call_goes_before_that_of_the_task(capsys: Capture, store: Path, normals: Path) -> None:
     assert main(_set(store, "--false-alarms", "1%")) == 0
     capsys.readouterr()
