@@ -8,8 +8,8 @@ blurred. Each product is forgotten in turn and its test images are inspected; so
     python -m benchmarks.daily_use run --data DIR/mvtec_ad --out results/daily_use.json
     python -m benchmarks.daily_use table results/daily_use.json --only images
 
-Random draws of 2, 5 and 20 images are repeated. Each image is encoded once for each exposure. On two cores it takes
-half an hour.
+Random draws of 2, 5 and 20 images are repeated. Each image is encoded once for each exposure, and once only if the run
+is stopped and started again. On two cores it takes half an hour.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from PIL import Image, ImageFilter
 
 from dinosaur_ad import Dinosaur, Inspection, load_encoder
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
 from dinosaur_ad.core.exposure import Exposure
 from dinosaur_ad.datasets import Scenario, mvtec_scenario
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.images.stream import batched
+from dinosaur_ad.methods.photo import Photo
 from dinosaur_ad.presets import DEFAULT
 
 Pixels = NDArray[np.uint8]
+Floats = NDArray[np.float32]
 
 COUNTS: dict[str, int] = {"2": 2, "5": 5, "20": 20, "all": sys.maxsize}
 DRAWS = {"2": 3, "5": 10, "20": 4, "all": 1}
@@ -86,28 +89,36 @@ CONDITIONS: dict[str, Callable[[Pixels], Pixels]] = {
 
 
 class SharedFeatures:
-    """The features of every image that any detector has seen, in float16, by its pixels and its exposure."""
+    """The features of every image that any detector has seen, by its pixels and its exposure, kept on disk: a run that
+    was stopped encodes nothing twice."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, cache: DiskCache) -> None:
         self.encoder = encoder
-        self._known: dict[bytes, tuple[Any, Any]] = {}
+        self._cache = cache
 
     def use(self, detector: Dinosaur) -> Dinosaur:
         """Let a detector take its features from here."""
         compute = detector._features.features
 
-        def features(pixels_NHWC: Pixels, exposure: Exposure | None = None) -> tuple[Any, Any]:
-            salt = repr(exposure).encode()
-            keys = [hashlib.sha256(salt + pixels.tobytes()).digest() for pixels in pixels_NHWC]
-            new = [n for n, key in enumerate(keys) if key not in self._known]
-            for group in batched(new, 8):
-                rows = zip(group, *compute(pixels_NHWC[group], exposure), strict=True)
-                self._known |= {keys[n]: (cls, patches.astype(np.float16)) for n, cls, patches in rows}
-            cls, patches = zip(*(self._known[key] for key in keys), strict=True)
-            return np.stack(cls), np.stack(patches).astype(np.float32)
+        def features(pixels: Pixels, exposure: Exposure | None = None) -> tuple[Floats, Floats]:
+            def tokens(photos: Sequence[Photo]) -> Floats:
+                cls_NC, patches_NHWC = compute(np.stack([photo.pixels() for photo in photos]), exposure)
+                return np.concatenate([cls_NC[:, None], patches_NHWC.reshape(len(photos), -1, cls_NC.shape[1])], axis=1)
+
+            encoder = self.encoder
+            recipe = f"daily-use-{encoder.fingerprint}-{encoder.provider}-{encoder.precision}-{exposure}"
+            photos = [photo_of(image) for image in pixels]
+            batches = [self._cache.features(recipe, group, tokens) for group in batched(photos, 8)]
+            tokens_NTC = np.concatenate(batches)
+            return tokens_NTC[:, 0], tokens_NTC[:, 1:].reshape(len(photos), *encoder.grid, -1)
 
         detector._features.features = features  # type: ignore[method-assign]
         return detector
+
+
+def photo_of(pixels: Pixels) -> Photo:
+    """An image by the hash of its pixels."""
+    return Photo(hashlib.sha256(pixels.tobytes()).hexdigest(), lambda: pixels)
 
 
 def taught(scenario: Scenario, shared: SharedFeatures, count: int, draw: int) -> Dinosaur:
@@ -161,7 +172,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure and store every verdict."""
     scenario = mvtec_scenario(arguments.data)
     options = {"provider": arguments.provider, "precision": arguments.precision}
-    shared = SharedFeatures(load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, **options))
+    encoder = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, **options)
+    shared = SharedFeatures(encoder, DiskCache(arguments.cache, DEFAULT_LIMIT))
     rows: list[dict[str, Any]] = []
     conditions: list[dict[str, Any]] = []
     foreign: list[dict[str, Any]] = []
@@ -284,6 +296,7 @@ def main() -> None:
     runner.set_defaults(verb=run)
     runner.add_argument("--data", type=Path, required=True, help="a folder of categories in the MVTec-AD layout")
     runner.add_argument("--out", type=Path, required=True)
+    runner.add_argument("--cache", type=Path, default=Path("runs/daily-use-cache"), help="where features are kept")
     runner.add_argument("--provider", help="what the encoder runs on (default: onnx-cpu)")
     runner.add_argument("--precision", help="of the encoder (default: float32)")
     printer = verbs.add_parser("table")
