@@ -77,6 +77,7 @@ class Tray:
             make_folder(self.folder / PICTURES)
             self._database = sqlite3.connect(self.folder / DATABASE, isolation_level=None, timeout=10)
             self._database.executescript(_SCHEMA)
+            self._database.execute("PRAGMA journal_mode=WAL")  # one write to the disk for each change, not three
         except (OSError, sqlite3.Error) as error:
             raise _damaged(self.folder, error) from error
 
