@@ -3,6 +3,8 @@
     python -m benchmarks.stream_protocols run stream-mvtec-ad --data DIR --defects 0 0.02 0.05 0.1 --out FILE
     python -m benchmarks.stream_protocols table FILE
     python -m benchmarks.stream_protocols products FILE
+    python -m benchmarks.stream_protocols chart FILE > SVG
+    python -m benchmarks.stream_protocols curves FILE > SVG
     python -m benchmarks.stream_protocols memory --out results/stream_memory.json
     python -m benchmarks.stream_protocols memory-table results/stream_memory.json
 
@@ -26,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.line_chart import Panel, Points, line_charts
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bank.image_features import FeatureExtractor
 from dinosaur_ad.bench.cached_encoder import CachedEncoder
@@ -162,6 +165,43 @@ def products_table(document: dict[str, Any]) -> list[str]:
     return lines
 
 
+def chart(document: dict[str, Any]) -> list[str]:
+    """What holds at the end against the share of defects."""
+    rows = document["rows"]
+
+    def lines(key: str, factor: float) -> dict[str, Points]:
+        return {
+            name: [(100 * row["plan"]["defects"], factor * row[key]) for row in rows if row["learner"] == name]
+            for name in dict.fromkeys(row["learner"] for row in rows)
+        }
+
+    panels = [
+        Panel("AUROC at the end", lines("final_mean", 1), top=1.0, bottom=0.5),
+        Panel("% of defects found at the end", lines("final_recall", 100), top=100),
+        Panel("% of good parts flagged at the end", lines("final_false_alarms", 100)),
+    ]
+    return [line_charts(f"{document['settings']['stream']}: what defects in the stream cost", panels, "% defects")]
+
+
+def curves(document: dict[str, Any]) -> list[str]:
+    """What holds as the stream goes by, at the first share of defects that was measured."""
+    share = document["rows"][0]["plan"]["defects"]
+    rows = [row for row in document["rows"] if row["plan"]["defects"] == share]
+
+    def lines(key: str, factor: float) -> dict[str, Points]:
+        return {
+            row["learner"]: [(at["pictures"], factor * at[key]) for at in row["curve"] if at[key] is not None]
+            for row in rows
+        }
+
+    panels = [
+        Panel("memory, MiB", lines("storage_bytes", 2**-20)),
+        Panel("AUROC of each hundred", lines("auroc", 1), top=1.0, bottom=0.5),
+        Panel("% of good parts flagged", lines("false_alarms", 100)),
+    ]
+    return [line_charts(f"{document['settings']['stream']}, {100 * share:g} % defects", panels, "pictures")]
+
+
 def compare_memories(encoder_name: str, members: int, seed: int) -> dict[str, Any]:
     """Covering radius, mean over the places, of three memories of equal size on a product whose light drifts."""
     preset = preset_for("fast", encoder_name)
@@ -216,7 +256,13 @@ def memory_table(result: dict[str, Any]) -> list[str]:
     ]
 
 
-TABLES = {"table": table, "products": products_table, "memory-table": memory_table}
+TABLES = {
+    "table": table,
+    "products": products_table,
+    "chart": chart,
+    "curves": curves,
+    "memory-table": memory_table,
+}
 
 
 def main() -> None:

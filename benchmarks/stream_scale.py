@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -247,7 +246,9 @@ def chart(result: dict[str, Any]) -> list[str]:
 
 def follow(store: Path, folder: Path, seed: int) -> None:
     """Watch the files of a folder to their end, in this process."""
-    for _ in Dinosaur(store, encoder=ENCODER, preset=PRESET, seed=seed).watch(folder, adopt="auto"):
+    detector = Dinosaur(store, encoder=ENCODER, preset=PRESET, seed=seed)
+    print("begun", detector.encoder.name, flush=True)
+    for _ in detector.watch(folder, adopt="auto"):
         pass
 
 
@@ -262,6 +263,15 @@ def state_of(store: Path) -> tuple[object, ...]:
     return tasks, kept, recent, decisions, sorted(path.name for path in (store / "watch" / "pictures").iterdir())
 
 
+def started_child(store: Path, folder: Path, seed: int) -> subprocess.Popen[bytes]:
+    """Another process that watches the files, after it has opened the store."""
+    command = [sys.executable, "-m", "benchmarks.stream_scale", "follow", str(store), str(folder), str(seed)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
 def kills(options: argparse.Namespace) -> dict[str, Any]:
     """Watch the same files once to the end, and once with ``--kills`` kills at random moments."""
     random = np.random.default_rng(options.seed)
@@ -273,26 +283,23 @@ def kills(options: argparse.Namespace) -> dict[str, Any]:
         started = time.perf_counter()
         follow(whole, folder, options.seed)
         seconds = time.perf_counter() - started
-        program = f"from benchmarks.stream_scale import *; follow(Path({str(killed)!r}), Path({str(folder)!r}), "
-        command = [sys.executable, "-c", f"{program}{options.seed})"]
-        done, starts = 0, 0
-        while True:
-            starts += 1
-            child = subprocess.Popen(command)
+        done = 0
+        child = started_child(killed, folder, options.seed)
+        while done < options.kills:
             try:
-                limit = None if done == options.kills else float(random.uniform(0.3, 2.0)) * seconds / options.kills
-                child.wait(timeout=None if limit is None else limit + options.starting)
-                break
+                child.wait(timeout=float(random.uniform(0, 2)) * seconds / options.kills)
+                break  # it came to the end before the last kill
             except subprocess.TimeoutExpired:
-                child.send_signal(signal.SIGKILL)
+                child.kill()
                 child.wait()
                 done += 1
+            child = started_child(killed, folder, options.seed)
+        child.wait()
         same = state_of(whole) == state_of(killed)
         decisions = len(state_of(whole)[3])  # type: ignore[arg-type]
     return {
         "pictures": options.pictures,
         "kills": done,
-        "starts": starts,
         "exit_code": child.returncode,
         "decisions": decisions,
         "same": same,
@@ -321,15 +328,20 @@ def main() -> None:
     long.add_argument("--minutes", type=float, default=float("inf"), help="end after so long")
     short.add_argument("--pictures", type=int, default=700)
     short.add_argument("--kills", type=int, default=20)
-    short.add_argument("--starting", type=float, default=2.0, help="seconds that a process takes to start")
     for each in (long, short):
         each.add_argument("--out", type=Path, required=True)
         each.add_argument("--seed", type=int, default=0)
+    child = verbs.add_parser("follow")  # what is killed
+    child.add_argument("store", type=Path)
+    child.add_argument("folder", type=Path)
+    child.add_argument("seed", type=int)
     for name in TABLES:
         verbs.add_parser(name).add_argument("result", type=Path)
     options = parser.parse_args()
     if options.verb == "run":
         print("\n".join(table(run(options))))
+    elif options.verb == "follow":
+        follow(options.store, options.folder, options.seed)
     elif options.verb == "kills":
         result = kills(options)
         write_atomic(options.out, f"{json.dumps(result, indent=1)}\n".encode())
