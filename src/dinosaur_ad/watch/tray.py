@@ -136,6 +136,10 @@ class Tray:
         """The pictures of no proposal and no task, the oldest first."""
         return self._kept("proposal IS NULL AND task IS NULL")
 
+    def newest_loose(self) -> int:
+        """The number of the newest picture of no proposal and no task; 0 if there is none."""
+        return int(self._rows("SELECT coalesce(max(id), 0) FROM kept WHERE proposal IS NULL AND task IS NULL")[0][0])
+
     def pictures_of(self, proposal: int) -> list[KeptPicture]:
         """The pictures of a proposal, the oldest first."""
         return self._kept("proposal = ?", proposal)

@@ -111,6 +111,7 @@ class Watcher:
         self._tray = Tray(place)
         self._lock = filelock.FileLock(self._tray.folder / "watch.lock", timeout=0)
         self._controls_KC = np.empty((0, 0), np.float32)
+        self._searched = 0  # the newest picture of the tray when it was last searched for a product
         self._watches: dict[str, tuple[str, Watch, Floats]] = {}  # by task: version, state, calibration scores
 
     def events(self, images: str | Path | Iterable[str | Path]) -> Iterator[WatchEvent]:
@@ -302,7 +303,11 @@ class Watcher:
     # --- new products ---
 
     def _propose(self) -> Iterator[WatchEvent]:
-        """Propose a product if enough of the tray agree."""
+        """Propose a product if enough of the tray agree; it is searched once for each new picture in it."""
+        newest = self._tray.newest_loose()
+        if newest == self._searched:
+            return
+        self._searched = newest
         loose = self._tray.loose()
         if len(loose) < ENOUGH:
             return
