@@ -2,79 +2,204 @@
 
     python -m benchmarks.stream_protocols run stream-mvtec-ad --data DIR --defects 0 0.02 0.05 0.1 --out FILE
     python -m benchmarks.stream_protocols table FILE
+    python -m benchmarks.stream_protocols products FILE
+    python -m benchmarks.stream_protocols chart FILE > SVG
+    python -m benchmarks.stream_protocols curves FILE > SVG
     python -m benchmarks.stream_protocols memory --out results/stream_memory.json
     python -m benchmarks.stream_protocols memory-table results/stream_memory.json
 
-``run`` compares DINOSaur told nothing (``watch``), told the products (``told``), learning blindly every 20 pictures
+``run`` compares DINOSaur told nothing (``watch``), told the tasks (``told``), learning blindly every 20 pictures
 (``blind``) and one flat memory for all products (``flat``); ``--method patchcore:vit`` adds a method of the benchmark.
+Each finished row is stored at once, and those that FILE has are not run again, unless ``--again`` names their learner.
+With ``--cache DIR``, learners and later runs encode each picture once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.line_chart import Panel, Points, line_charts
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bank.image_features import FeatureExtractor
+from dinosaur_ad.bench.cached_encoder import CachedEncoder
+from dinosaur_ad.bench.environment import environment
 from dinosaur_ad.bench.hidden_stream import STREAMS, HiddenStream, StreamPlan, make_hidden_stream
 from dinosaur_ad.bench.scenarios import open_scenario
-from dinosaur_ad.bench.stream_learners import FlatLearner, MethodLearner, StreamLearner, WatchLearner
+from dinosaur_ad.bench.stream_learners import FlatLearner, MethodLearner, StreamLearner, ToldLearner, WatchLearner
 from dinosaur_ad.bench.stream_protocol import CurvePoint, ProductDelay, StreamResult, run_stream, stream_table
 from dinosaur_ad.core.coreset import covering_radius
 from dinosaur_ad.core.memory import Coreset, remember
 from dinosaur_ad.core.stream import begin_stream, follow_stream
 from dinosaur_ad.encoders import Encoder, load_encoder, prepare
 from dinosaur_ad.methods import Workbench, get_method
+from dinosaur_ad.methods.dinosaur import DinosaurMethod
 from dinosaur_ad.presets import Preset, preset_for
 
-
-def learners(
-    names: list[str], stream: HiddenStream, encoder: Encoder, preset: Preset, seed: int, folder: Path
-) -> dict[str, StreamLearner]:
-    truth = [(each.product, each.label) for each in stream.pictures]
-    found: dict[str, StreamLearner] = {}
-    for name in names:
-        if name == "watch":
-            found[name] = WatchLearner(folder / name, encoder, preset, seed)
-        elif name == "flat":
-            found[name] = FlatLearner(encoder, preset)
-        else:
-            choice = get_method(f"dinosaur:{preset.name}" if name in ("told", "blind") else name)
-            if name in ("told", "blind"):
-                choice = choice.with_settings({"encoder": encoder.name})
-            found[name] = MethodLearner(choice.build(Workbench(seed)), truth if name == "told" else None)
-    return found
+LEARNERS = ("watch", "told", "blind", "flat")
 
 
-def run(options: argparse.Namespace) -> list[StreamResult]:
+def make_learner(
+    name: str, stream: HiddenStream, encoder: Encoder, preset: Preset, seed: int, folder: Path
+) -> StreamLearner:
+    """A learner by its name; ``folder`` is for what it keeps on disk."""
+    if name == "watch":
+        return WatchLearner(folder, encoder, preset, seed)
+    if name == "told":
+        return ToldLearner(encoder, preset, [(each.task, each.label) for each in stream.pictures], seed)
+    if name == "flat":
+        return FlatLearner(encoder, preset)
+    choice = get_method(f"dinosaur:{preset.name}" if name == "blind" else name)
+    if name == "blind":
+        choice = choice.with_settings({"encoder": encoder.name})
+    method = choice.build(Workbench(seed))
+    if isinstance(method, DinosaurMethod) and method.encoder.fingerprint == encoder.fingerprint:
+        method.encoder = encoder
+    return MethodLearner(method)
+
+
+class StreamMeasurement:
+    """The rows of one file: a stream, and how it is measured. Rows of other settings are refused."""
+
+    def __init__(self, file: Path, settings: dict[str, Any]) -> None:
+        self._file = file
+        self.document = {"settings": settings, "rows": []}
+        if file.exists():
+            self.document = json.loads(file.read_text())
+            different = [key for key, value in settings.items() if self.document["settings"].get(key) != value]
+            if different:
+                sys.exit(f"{file} was made with another {' and '.join(different)}; choose another --out, or remove it.")
+
+    def has(self, defects: float, learner: str) -> bool:
+        """Whether a row has been measured."""
+        return any(_is_row(row, defects, learner) for row in self.document["rows"])
+
+    def add(self, result: StreamResult) -> None:
+        """Store a row, in the place of an older one if there is one."""
+        defects = result.plan["defects"]
+        rows = [row for row in self.document["rows"] if not _is_row(row, defects, result.learner)]
+        rows.append(result.to_json() | {"environment": environment("cpu")})
+        self.document["rows"] = sorted(rows, key=lambda row: row["plan"]["defects"])
+        write_atomic(self._file, f"{json.dumps(self.document, indent=1)}\n".encode())
+
+
+def _is_row(row: dict[str, Any], defects: float, learner: str) -> bool:
+    return bool(row["plan"]["defects"] == defects and row["learner"] == learner)
+
+
+def run(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measure what the file does not have yet."""
     scenario_name, plan = STREAMS[options.stream]
     preset = preset_for(options.preset, options.encoder)
-    encoder = load_encoder(options.encoder, layers=preset.layers, size=preset.size)
-    results = []
+    encoder = load_encoder(
+        options.encoder,
+        layers=preset.layers,
+        size=preset.size,
+        provider=options.provider,
+        precision=options.precision,
+        strict=True,
+    )
+    settings = {"stream": options.stream, "preset": preset.name, "seed": options.seed, "encoder": encoder.info()}
+    if options.cache:
+        encoder = CachedEncoder(encoder, options.cache)
+    plan = replace(plan, seed=options.seed, segment=options.segment or plan.segment, tests=options.tests)
+    limits = {"segment": plan.segment, "turns": plan.turns, "tests": plan.tests}
+    measured = StreamMeasurement(options.out, settings | limits)
+    scenario = open_scenario(scenario_name, options.data, options.seed)
     for defects in options.defects:
-        chosen = replace(plan, defects=defects, seed=options.seed, segment=options.segment or plan.segment)
-        scenario = open_scenario(scenario_name, options.data, options.seed)
-        stream = make_hidden_stream(replace(scenario, name=options.stream), chosen)
-        with tempfile.TemporaryDirectory() as folder:
-            for name, learner in learners(
-                options.learner + options.method, stream, encoder, preset, options.seed, Path(folder)
-            ).items():
-                results.append(run_stream(name, stream, learner))
-                print(stream_table(results)[-1], flush=True)
-    return results
+        for name in options.learner + options.method:
+            if measured.has(defects, name) and name not in options.again:
+                continue
+            stream = make_hidden_stream(replace(scenario, name=options.stream), replace(plan, defects=defects))
+            with tempfile.TemporaryDirectory() as folder:
+                learner = make_learner(name, stream, encoder, preset, options.seed, Path(folder))
+                measured.add(run_stream(name, stream, learner, lambda text, share=defects: say(f"{share} {text}")))
+            say(f"{defects} {name}: stored in {options.out}")
+    return measured.document
 
 
-def read_result(document: dict[str, Any]) -> StreamResult:
-    fields = {key: value for key, value in document.items() if key != "final_mean"}
+def read_row(document: dict[str, Any]) -> StreamResult:
+    """A row of a stored result."""
+    fields = {key: value for key, value in document.items() if key not in ("final_mean", "environment")}
     fields["products"] = [ProductDelay(**each) for each in document["products"]]
     fields["curve"] = [CurvePoint(**each) for each in document["curve"]]
     return StreamResult(**fields)
+
+
+def table(document: dict[str, Any]) -> list[str]:
+    """All rows, and what they were measured on."""
+    settings, rows = document["settings"], document["rows"]
+    encoder = settings["encoder"]
+    tests = f"at most {settings['tests']} good and {settings['tests']} bad" if settings["tests"] else "all"
+    return [
+        *stream_table([read_row(row) for row in rows]),
+        "",
+        f"`{settings['stream']}`, {settings['segment']} normal pictures of each task in each of {settings['turns']} "
+        f"{'turns' if settings['turns'] > 1 else 'turn'}, {tests} test images of a task that are in no stream. Preset "
+        f"{settings['preset']}, {encoder['encoder']}, {encoder['provider']}, {encoder['precision']}, seed "
+        f"{settings['seed']}.",
+    ]
+
+
+def products_table(document: dict[str, Any]) -> list[str]:
+    """With how many of its pictures each product was noticed by the watch, and how often it was proposed."""
+    rows = sorted(
+        (row for row in document["rows"] if row["learner"] == "watch"), key=lambda row: float(row["plan"]["defects"])
+    )
+    names = [each["product"] for each in rows[0]["products"]]
+    head = " | ".join(f"{100 * row['plan']['defects']:.0f} % defects | proposals" for row in rows)
+    lines = [f"| product | {head} |", f"|---|{'--:|--:|' * len(rows)}"]
+    for n, name in enumerate(names):
+        found = [row["products"][n] for row in rows]
+        cells = [f"{each['noticed'] or 'never'} | {each['proposals']}" for each in found]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def chart(document: dict[str, Any]) -> list[str]:
+    """What holds at the end against the share of defects."""
+    rows = document["rows"]
+
+    def lines(key: str, factor: float) -> dict[str, Points]:
+        return {
+            name: [(100 * row["plan"]["defects"], factor * row[key]) for row in rows if row["learner"] == name]
+            for name in dict.fromkeys(row["learner"] for row in rows)
+        }
+
+    panels = [
+        Panel("AUROC at the end", lines("final_mean", 1), top=1.0, bottom=0.5),
+        Panel("% of defects found at the end", lines("final_recall", 100), top=100),
+        Panel("% of good parts flagged at the end", lines("final_false_alarms", 100)),
+    ]
+    return [line_charts(f"{document['settings']['stream']}: what defects in the stream cost", panels, "% defects")]
+
+
+def curves(document: dict[str, Any]) -> list[str]:
+    """What holds as the stream goes by, at the first share of defects that was measured."""
+    share = document["rows"][0]["plan"]["defects"]
+    rows = [row for row in document["rows"] if row["plan"]["defects"] == share]
+
+    def lines(key: str, factor: float) -> dict[str, Points]:
+        return {
+            row["learner"]: [(at["pictures"], factor * at[key]) for at in row["curve"] if at[key] is not None]
+            for row in rows
+        }
+
+    panels = [
+        Panel("memory, MiB", lines("storage_bytes", 2**-20)),
+        Panel("AUROC of each hundred", lines("auroc", 1), top=1.0, bottom=0.5),
+        Panel("% of good parts flagged", lines("false_alarms", 100)),
+    ]
+    return [line_charts(f"{document['settings']['stream']}, {100 * share:g} % defects", panels, "pictures")]
 
 
 def compare_memories(encoder_name: str, members: int, seed: int) -> dict[str, Any]:
@@ -131,6 +256,15 @@ def memory_table(result: dict[str, Any]) -> list[str]:
     ]
 
 
+TABLES = {
+    "table": table,
+    "products": products_table,
+    "chart": chart,
+    "curves": curves,
+    "memory-table": memory_table,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True, dest="verb")
@@ -139,32 +273,32 @@ def main() -> None:
     measure.add_argument("--data", type=Path)
     measure.add_argument("--out", type=Path, required=True)
     measure.add_argument("--defects", type=float, nargs="+", default=[0.05])
-    measure.add_argument("--learner", nargs="+", default=["watch", "told", "blind", "flat"])
+    measure.add_argument("--learner", nargs="*", default=list(LEARNERS), choices=LEARNERS)
     measure.add_argument("--method", nargs="*", default=[], help="further methods of the benchmark, in blind lessons")
+    measure.add_argument("--again", nargs="*", default=[], help="learners whose rows are measured again")
     measure.add_argument("--preset", default="fast")
-    measure.add_argument("--segment", type=int)
+    measure.add_argument("--provider", help="what the encoder runs on, such as openvino")
+    measure.add_argument("--precision", help="of the encoder, such as bfloat16")
+    measure.add_argument("--segment", type=int, help="normal pictures of a task in a turn")
+    measure.add_argument("--tests", type=int, help="good, and bad, test images of a task at the most")
+    measure.add_argument("--cache", type=Path, help="a folder for the tokens of pictures")
     memory = verbs.add_parser("memory")
     memory.add_argument("--out", type=Path, required=True)
     memory.add_argument("--members", type=int, default=20)
     for each in (measure, memory):
         each.add_argument("--encoder", default="dinov2s-focus")
         each.add_argument("--seed", type=int, default=0)
-    for name in ("table", "memory-table"):
+    for name in TABLES:
         verbs.add_parser(name).add_argument("result", type=Path)
     options = parser.parse_args()
     if options.verb == "run":
-        results = run(options)
-        document = json.dumps([each.to_json() for each in results], indent=1)
-        write_atomic(options.out, f"{document}\n".encode())
-        print("\n".join(stream_table(results)))
+        print("\n".join(table(run(options, partial(print, file=sys.stderr, flush=True)))))
     elif options.verb == "memory":
         result = compare_memories(options.encoder, options.members, options.seed)
         write_atomic(options.out, f"{json.dumps(result, indent=1)}\n".encode())
         print("\n".join(memory_table(result)))
-    elif options.verb == "table":
-        print("\n".join(stream_table([read_result(each) for each in json.loads(options.result.read_text())])))
     else:
-        print("\n".join(memory_table(json.loads(options.result.read_text()))))
+        print("\n".join(TABLES[options.verb](json.loads(options.result.read_text()))))
 
 
 if __name__ == "__main__":

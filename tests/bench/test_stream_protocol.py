@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from numpy.typing import NDArray
 
 from detector_helpers import TINY_FAST, product, spoil
 from dinosaur_ad import InputError
+from dinosaur_ad.bench.cached_encoder import CachedEncoder
 from dinosaur_ad.bench.hidden_stream import STREAMS, HiddenStream, StreamPlan, make_hidden_stream
 from dinosaur_ad.bench.scenarios import list_scenarios, open_scenario
 from dinosaur_ad.bench.stream_learners import (
+    ENOUGH,
     FlatLearner,
     FoundProduct,
     MethodLearner,
     StreamAnswer,
+    ToldLearner,
     WatchLearner,
 )
 from dinosaur_ad.bench.stream_protocol import run_stream, stream_table
@@ -73,6 +77,16 @@ def numbers_of(stream: HiddenStream) -> list[tuple[str, int]]:
     return [(each.product, each.label) for each in stream.pictures]
 
 
+def before_learning(stream: HiddenStream) -> int:
+    """Pictures up to the 20th normal one of their product: a learner that is told learns from these first."""
+    normals: Counter[str] = Counter()
+    early = 0
+    for product_name, label in numbers_of(stream):
+        early += normals[product_name] < ENOUGH
+        normals[product_name] += not label
+    return early
+
+
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     return load_encoder("tiny-dinov2", layers=TINY_FAST.layers, size=TINY_FAST.size)
@@ -89,6 +103,19 @@ def test_products_return_and_the_share_of_defects_is_as_asked(share: float) -> N
     assert len(set(keys)) == len(keys)
     tests = {sample.key() for samples in stream.tests.values() for sample in samples}
     assert not tests & set(keys)
+
+
+def test_the_images_of_the_end_are_the_same_however_many_defects_were_in_the_stream() -> None:
+    streams = [make_hidden_stream(plates(), StreamPlan(segment=30, defects=share)) for share in (0.0, 0.05, 0.10)]
+    ends = [{name: [each.key() for each in tests] for name, tests in stream.tests.items()} for stream in streams]
+    assert ends[0] == ends[1] == ends[2]
+    shown = [{each.photo.key for each in stream.pictures if each.label} for stream in streams]
+    assert shown[0] < shown[1] < shown[2]
+
+
+def test_the_images_of_the_end_can_be_limited() -> None:
+    stream = make_hidden_stream(plates(), StreamPlan(segment=30, tests=3))
+    assert [sorted(sample.label for sample in tests) for tests in stream.tests.values()] == [[0, 0, 0, 1, 1, 1]] * 2
 
 
 def test_the_same_plan_gives_the_same_stream_and_another_seed_another() -> None:
@@ -119,9 +146,9 @@ def test_every_protocol_has_its_scenario() -> None:
     assert {scenario for scenario, _ in STREAMS.values()} <= set(list_scenarios())
 
 
-@pytest.mark.parametrize("wrong", [{"segment": 0}, {"defects": 0.9}, {"light": 0.0}])
+@pytest.mark.parametrize("wrong", [{"segment": 0}, {"defects": 0.9}, {"light": 0.0}, {"tests": 0}])
 def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="stream"):
+    with pytest.raises(InputError, match=r"stream|test image"):
         StreamPlan(**wrong)  # type: ignore[arg-type]
 
 
@@ -134,8 +161,8 @@ class ScriptedLearner:
     def follow(self, photos: Iterable[Photo]) -> Iterator[StreamAnswer]:
         yield from (answer for _, answer in zip(photos, self._answers, strict=True))
 
-    def score(self, photos: Sequence[Photo]) -> NDArray[np.float32]:
-        return np.asarray(["-1" in photo.key[-2:] for photo in photos], np.float32)
+    def judge(self, photos: Sequence[Photo]) -> list[StreamAnswer]:
+        return [StreamAnswer(2.0 * photo.key.endswith("-1"), photo.key.endswith("-1")) for photo in photos]
 
     def storage_bytes(self) -> int:
         return 2**20
@@ -157,9 +184,10 @@ def test_measures_are_as_defined() -> None:
     )
     assert (result.purity, result.surplus) == (pytest.approx((0.75 + 1) / 2), 1)
     assert result.final == {"plate-0": 1.0, "plate-1": 1.0}
+    assert (result.final_false_alarms, result.final_recall) == (0.0, 1.0)
     assert result.curve[-1].pictures == len(truth)
     row = stream_table([result])[-1]
-    assert "| never | 1 | 0.875 | 1.000 | 1.0 MiB |" in row
+    assert "| never | 1 | 0.875 | 1.000 | 100.0 % | 0.0 % | 1.0 MiB |" in row
     assert result.to_json()["final_mean"] == 1.0
 
 
@@ -168,10 +196,8 @@ def test_the_watch_finds_both_products_and_ends_as_good_as_when_told(tmp_path: P
     watch = run_stream("watch", stream, WatchLearner(tmp_path, encoder, TINY_FAST))
     assert [(each.noticed or 99) <= 30 for each in watch.products] == [True, True]
     assert (watch.surplus, watch.purity) == (0, 1.0)
-    method = get_method("dinosaur:fast").with_settings({"encoder": "tiny-dinov2", "layers": (0, 1), "size": 70})
-    told = run_stream("told", stream, MethodLearner(method.build(Workbench()), numbers_of(stream)))
-    assert told.judged > 0
-    assert [each.noticed for each in told.products if each.noticed]
+    told = run_stream("told", stream, ToldLearner(encoder, TINY_FAST, numbers_of(stream)))
+    assert told.judged == len(stream.pictures) - before_learning(stream)
     assert watch.final_mean is not None
     assert told.final_mean is not None
     assert watch.final_mean >= told.final_mean - 0.02
@@ -184,7 +210,7 @@ def test_a_method_that_is_told_nothing_learns_in_lessons(encoder: Encoder) -> No
     method = get_method("dinosaur:fast").with_settings({"encoder": "tiny-dinov2", "layers": (0, 1), "size": 70})
     result = run_stream("blind", stream, MethodLearner(method.build(Workbench())))
     assert result.judged == len(stream.pictures) - 20
-    assert (result.products[0].noticed, result.surplus) == (None, 0)
+    assert (result.products, result.surplus) == ([], None)
     assert result.curve[-1].storage_bytes > 0
 
 
@@ -195,3 +221,25 @@ def test_a_flat_memory_has_the_same_size_at_any_time(encoder: Encoder, monkeypat
     assert len({each.storage_bytes for each in result.curve}) == 1
     assert result.judged > 0
     assert result.final_mean is not None
+
+
+def test_a_learner_that_is_told_keeps_a_task_for_each_level_of_a_drift(encoder: Encoder) -> None:
+    scenario = plates()
+    one = Scenario("one", tuple(replace(task, product="plate") for task in scenario.tasks))
+    stream = make_hidden_stream(one, StreamPlan(segment=22, turns=1, defects=0, shuffled=False))
+    learner = ToldLearner(encoder, TINY_FAST, [(each.task, each.label) for each in stream.pictures])
+    before = [learner.storage_bytes() for _ in learner.follow(each.photo for each in stream.pictures)]
+    assert len({each.product for each in stream.pictures}) == 1
+    assert before[-1] == pytest.approx(2 * before[30], rel=0.1)
+
+
+def test_pictures_are_encoded_once_for_all_learners(encoder: Encoder, tmp_path: Path) -> None:
+    cached = CachedEncoder(encoder, tmp_path / "cache")
+    stream = make_hidden_stream(plates(), StreamPlan(segment=21, turns=1, defects=0, tests=2))
+    first = run_stream("flat", stream, FlatLearner(cached, TINY_FAST, members=10))
+    count = cached.encoded
+    assert count == len(stream.pictures) + 8
+    again = run_stream("flat", stream, FlatLearner(cached, TINY_FAST, members=10))
+    plain = run_stream("flat", stream, FlatLearner(encoder, TINY_FAST, members=10))
+    assert cached.encoded == count
+    assert first.final == again.final == plain.final

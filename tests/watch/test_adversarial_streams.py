@@ -97,3 +97,18 @@ def test_ended_after_any_event_it_goes_on_to_the_same_state(tmp_path: Path, monk
         events.close()  # type: ignore[attr-defined]
     list(opened(tmp_path / "ended").watch(pictures, adopt="auto"))
     assert state(tmp_path / "ended") == state(tmp_path / "whole")
+
+
+def test_a_tray_of_strangers_is_not_searched_again_for_pictures_of_known_products(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = []
+    find = watcher.groups
+    monkeypatch.setattr(watcher, "groups", lambda *given: searched.append(1) or find(*given))  # type: ignore[func-returns-value]
+    strangers = [product(kind, 1)[0] for kind in range(10, 32)]
+    stream = [*strangers, *product(0, 36)]
+    events = list(opened(tmp_path / "store").watch(write(tmp_path / "pictures", stream), adopt="auto"))
+    found = kinds(events)
+    assert found["proposed"] == 1
+    assert found["inspected"] > 10
+    assert len(searched) <= found["unknown"] - watcher.ENOUGH + 2

@@ -29,7 +29,8 @@ class StreamPlan:
     Each product comes in ``turns`` segments of ``segment`` normal pictures, no picture twice, with a share of
     ``defects`` among them that are taken from its test images. Segments are ``shuffled`` within a turn, or in the order
     of the tasks: with a drift scenario, that is a gradual drift. ``light`` is the factor to which the brightness fades
-    or grows, evenly over the stream.
+    or grows, evenly over the stream. Of each task, at most ``tests`` good and as many bad test images are inspected at
+    the end; the same ones for every share of defects up to the largest of :data:`CONTAMINATION`.
     """
 
     segment: int = 40
@@ -38,6 +39,7 @@ class StreamPlan:
     shuffled: bool = True
     light: float = 1.0
     seed: int = 0
+    tests: int | None = None
 
     def __post_init__(self) -> None:
         if self.segment < 1 or self.turns < 1:
@@ -46,6 +48,8 @@ class StreamPlan:
             raise InputError(f"The share of defects in a stream lies between 0 and 0.5, got {self.defects}.")
         if not 0 < self.light <= 4:
             raise InputError(f"The light of a stream changes by a factor above 0 and at most 4, got {self.light}.")
+        if self.tests is not None and self.tests < 1:
+            raise InputError(f"At least 1 good and 1 bad test image of a task are inspected, got {self.tests}.")
 
 
 STREAMS: dict[str, tuple[str, StreamPlan]] = {
@@ -61,11 +65,13 @@ STREAMS: dict[str, tuple[str, StreamPlan]] = {
 
 
 class TruePicture(NamedTuple):
-    """A picture of a stream and what is hidden from the method: its product, and whether it is a defect."""
+    """A picture of a stream and what is hidden from the method: its product, whether it is a defect, and its task,
+    of which a product that drifts has several."""
 
     photo: Photo
     product: str
     label: int
+    task: str
 
 
 class HiddenStream(NamedTuple):
@@ -86,36 +92,62 @@ def make_hidden_stream(scenario: Scenario, plan: StreamPlan) -> HiddenStream:
     (20, ['fabric', 'gear'])
     """
     random = np.random.default_rng([plan.seed, 18])
-    used: set[tuple[str, str]] = set()
+    shares = [_defects_of(task, index, plan) for index, task in enumerate(scenario.tasks)]
     found: list[tuple[Sample, Task]] = []
     for turn in range(plan.turns):
         order = random.permutation(len(scenario.tasks)) if plan.shuffled else np.arange(len(scenario.tasks))
         for index in order.tolist():
             task = scenario.tasks[index]
-            found += [(sample, task) for sample in _segment(task, index, turn, plan, random, used)]
+            segment = _normals(task, index, turn, plan)
+            for defect in shares[index].shown[turn]:
+                segment.insert(int(random.integers(len(segment) + 1)), defect)
+            found += [(sample, task) for sample in segment]
     gain_N = np.linspace(1.0, plan.light, max(1, len(found)))
     pictures = tuple(
-        TruePicture(_photo(sample, gain), task.product or task.name, sample.label)
+        TruePicture(_photo(sample, gain), task.product or task.name, sample.label, task.name)
         for (sample, task), gain in zip(found, gain_N.tolist(), strict=True)
     )
-    tests = {
-        task.name: tuple(sample for sample in task.test if (task.name, sample.name) not in used)
-        for task in scenario.tasks
-    }
+    tests = {task.name: _tests(task, share.kept_out, plan) for task, share in zip(scenario.tasks, shares, strict=True)}
     return HiddenStream(scenario.name, plan, pictures, tests)
 
 
-def _segment(
-    task: Task, index: int, turn: int, plan: StreamPlan, random: np.random.Generator, used: set[tuple[str, str]]
-) -> list[Sample]:
+class _Defects(NamedTuple):
+    """The defects of a task that each turn shows, and the names of those that any share would show."""
+
+    shown: list[list[Sample]]
+    kept_out: set[str]
+
+
+def _normals(task: Task, index: int, turn: int, plan: StreamPlan) -> list[Sample]:
     order = np.random.default_rng([plan.seed, index]).permutation(len(task.train))
-    segment = [task.train[n] for n in order[turn * plan.segment : (turn + 1) * plan.segment]]
-    bad = [sample for sample in task.test if sample.label and (task.name, sample.name) not in used]
-    wanted = min(len(bad), round(len(segment) * plan.defects / (1 - plan.defects)))
-    for n in random.permutation(len(bad))[:wanted].tolist():
-        segment.insert(int(random.integers(len(segment) + 1)), bad[n])
-        used.add((task.name, bad[n].name))
-    return segment
+    return [task.train[n] for n in order[turn * plan.segment : (turn + 1) * plan.segment]]
+
+
+def _defects_of(task: Task, index: int, plan: StreamPlan) -> _Defects:
+    """A larger share shows the defects of a smaller one and more."""
+    bad = [sample for sample in task.test if sample.label]
+    order = np.random.default_rng([plan.seed, index, 1]).permutation(len(bad))
+    most = max(plan.defects, *CONTAMINATION)
+    shown, used = [], 0
+    for turn in range(plan.turns):
+        normals = len(_normals(task, index, turn, plan))
+        reserved = min(round(normals * most / (1 - most)), len(bad) // plan.turns)
+        wanted = min(round(normals * plan.defects / (1 - plan.defects)), reserved)
+        shown.append([bad[n] for n in order[used : used + wanted]])
+        used += reserved
+    return _Defects(shown, {bad[n].name for n in order[:used]})
+
+
+def _tests(task: Task, kept_out: set[str], plan: StreamPlan) -> tuple[Sample, ...]:
+    left = [sample for sample in task.test if sample.name not in kept_out]
+    if plan.tests is None:
+        return tuple(left)
+    chosen: set[str] = set()
+    for label in (0, 1):
+        names = [sample.name for sample in left if bool(sample.label) == bool(label)]
+        order = np.random.default_rng([plan.seed, 2]).permutation(len(names))
+        chosen |= {names[n] for n in order[: plan.tests]}
+    return tuple(sample for sample in left if sample.name in chosen)
 
 
 def _photo(sample: Sample, gain: float) -> Photo:

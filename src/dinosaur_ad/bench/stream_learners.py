@@ -18,11 +18,17 @@ from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.stream import StreamMemory, begin_stream, follow_stream, stream_distances
 from dinosaur_ad.detector import Dinosaur
 from dinosaur_ad.encoders import Encoder, prepare
+from dinosaur_ad.images.stream import batched
+from dinosaur_ad.inspection import Inspection
 from dinosaur_ad.methods.contract import Floats, Lesson, Method, Photo
 from dinosaur_ad.presets import Preset
 
 ENOUGH = 20
 """Pictures after which a product is learned where the boundaries are known, and the size of a blind lesson."""
+MORE = 10
+"""Pictures that are then added to it at a time."""
+AT_ONCE = 64
+"""Images that are read and inspected together at the end."""
 WINDOW = 200
 """Scores of the last pictures from which a flat memory has its threshold."""
 
@@ -45,13 +51,14 @@ class FoundProduct(NamedTuple):
 class StreamLearner(Protocol):
     """Anything that can be measured on a stream."""
 
-    found: list[FoundProduct]
+    found: list[FoundProduct] | None
+    """The products that were found so far; None if it does not look for products."""
 
     def follow(self, photos: Iterable[Photo]) -> Iterator[StreamAnswer]:
         """One answer for each picture, in order, before the next one is asked for."""
 
-    def score(self, photos: Sequence[Photo]) -> Floats:
-        """Scores of other images with what was learned, comparable between products."""
+    def judge(self, photos: Sequence[Photo]) -> list[StreamAnswer]:
+        """What is said of other images with what was learned; ratios are comparable between products."""
 
     def storage_bytes(self) -> int:
         """Bytes of what is remembered now, without the encoder."""
@@ -84,76 +91,102 @@ class WatchLearner:
                 continue
             if answered < self._latest:
                 answered = self._latest
-                result = event.inspection
-                yield (
-                    StreamAnswer(result.score / result.threshold, result.verdict != "normal")
-                    if result
-                    else (StreamAnswer())
-                )
+                yield StreamAnswer() if event.inspection is None else _answer(event.inspection)
 
-    def score(self, photos: Sequence[Photo]) -> Floats:
-        """Scores over thresholds."""
-        if not len(self._detector):
-            return np.zeros(len(photos), np.float32)
-        results = self._detector.inspect([photo.pixels() for photo in photos])
-        return np.asarray([each.score / each.threshold for each in results], np.float32)
+    def judge(self, photos: Sequence[Photo]) -> list[StreamAnswer]:
+        """As the detector inspects them, no task named."""
+        return _inspected(self._detector, photos)
 
     def storage_bytes(self) -> int:
         """Of the current versions of all tasks."""
-        return sum(info.bytes for record in self._detector.tasks() for info in record.files.values())
+        return _stored_bytes(self._detector)
+
+
+class ToldLearner:
+    """The same detector told the task and the label of each picture of the stream (``truth``).
+
+    A task is learned from its first 20 normal pictures, and all later ones are added to it in tens. Pictures of a task
+    that is not learned yet are not judged; which task a picture shows is not told when it is judged.
+    """
+
+    found = None
+
+    def __init__(self, encoder: Encoder, preset: Preset, truth: Sequence[tuple[str, int]], seed: int = 0) -> None:
+        self._detector = Dinosaur(encoder=encoder, preset=preset, seed=seed)
+        self._truth = truth
+        self._waiting: dict[str, list[Photo]] = defaultdict(list)
+
+    def follow(self, photos: Iterable[Photo]) -> Iterator[StreamAnswer]:
+        """Normal pictures are learned after they were judged."""
+        for (task, label), photo in zip(self._truth, photos, strict=True):
+            yield self.judge([photo])[0] if task in self._detector else StreamAnswer()
+            if not label:
+                self._take(task, photo)
+
+    def _take(self, task: str, photo: Photo) -> None:
+        waiting, known = self._waiting[task], task in self._detector
+        waiting.append(photo)
+        if len(waiting) < (MORE if known else ENOUGH):
+            return
+        teach = self._detector.update if known else self._detector.learn
+        teach(task, [each.pixels() for each in waiting], force=True)
+        waiting.clear()
+
+    def judge(self, photos: Sequence[Photo]) -> list[StreamAnswer]:
+        """As the detector inspects them, no task named."""
+        return _inspected(self._detector, photos)
+
+    def storage_bytes(self) -> int:
+        """Of the current versions of all tasks."""
+        return _stored_bytes(self._detector)
+
+
+def _answer(result: Inspection) -> StreamAnswer:
+    return StreamAnswer(result.score / result.threshold, result.verdict != "normal")
+
+
+def _inspected(detector: Dinosaur, photos: Sequence[Photo]) -> list[StreamAnswer]:
+    if not len(detector):
+        return [StreamAnswer()] * len(photos)
+    return [_answer(each) for some in batched(photos, AT_ONCE) for each in detector.inspect([p.pixels() for p in some])]
+
+
+def _stored_bytes(detector: Dinosaur) -> int:
+    return sum(info.bytes for record in detector.tasks() for info in record.files.values())
 
 
 class MethodLearner:
-    """Any method of the benchmark, in lessons.
+    """Any method of the benchmark, told nothing: every 20 pictures are a lesson, defects included."""
 
-    Told nothing, every 20 pictures are a lesson, defects included. With ``truth`` (product and label of each picture)
-    it is told the products: one is learned from its first 20 normal pictures.
-    """
+    found = None
 
-    def __init__(self, method: Method, truth: Sequence[tuple[str, int]] | None = None, lesson: int = ENOUGH) -> None:
-        self._method, self._truth, self._lesson = method, truth, lesson
-        self._waiting: dict[str, list[tuple[int, Photo]]] = defaultdict(list)
-        self._learned: list[str] = []
-        self.found: list[FoundProduct] = []
+    def __init__(self, method: Method, lesson: int = ENOUGH) -> None:
+        self._method, self._lesson = method, lesson
+        self._waiting: list[Photo] = []
+        self._lessons = 0
 
     def follow(self, photos: Iterable[Photo]) -> Iterator[StreamAnswer]:
-        """Pictures before the first lesson, or of a product that is told and not yet learned, are not judged."""
-        for number, photo in enumerate(photos):
-            product, label = self._truth[number] if self._truth else ("", 0)
-            known = product in self._learned if self._truth else bool(self._learned)
-            yield self._answer(photo) if known else StreamAnswer()
-            if not label and not (self._truth and known):
-                self._take(number, photo, product)
+        """Pictures before the first lesson are not judged."""
+        for photo in photos:
+            yield self.judge([photo])[0]
+            self._waiting.append(photo)
+            if len(self._waiting) == self._lesson:
+                self._lessons += 1
+                self._method.learn(Lesson(f"lesson-{self._lessons}", tuple(self._waiting)))
+                self._waiting = []
 
-    def _answer(self, photo: Photo) -> StreamAnswer:
-        found = self._method.score([photo])
-        if found.thresholds is None:
-            return StreamAnswer(float(found.image[0]))
-        ratio = float(found.image[0] / found.thresholds[0])
-        return StreamAnswer(ratio, not ratio <= 1)
-
-    def _take(self, number: int, photo: Photo, product: str) -> None:
-        waiting = self._waiting[product]
-        waiting.append((number, photo))
-        if len(waiting) < self._lesson:
-            return
-        name = product or f"lesson-{len(self._learned) + 1}"
-        self._method.learn(Lesson(name, tuple(each for _, each in waiting)))
-        self._learned.append(name)
-        if self._truth:
-            self.found.append(FoundProduct(number, tuple(n for n, _ in waiting)))
-        del self._waiting[product]
-
-    def score(self, photos: Sequence[Photo]) -> Floats:
-        """Scores over thresholds where the method has them."""
-        if not self._learned:
-            return np.zeros(len(photos), np.float32)
+    def judge(self, photos: Sequence[Photo]) -> list[StreamAnswer]:
+        """Scores over thresholds; scores where the method has no thresholds."""
+        if not self._lessons:
+            return [StreamAnswer()] * len(photos)
         found = self._method.score(list(photos))
-        return found.image if found.thresholds is None else found.image / found.thresholds
+        if found.thresholds is None:
+            return [StreamAnswer(score) for score in found.image.tolist()]
+        return [StreamAnswer(ratio, not ratio <= 1) for ratio in (found.image / found.thresholds).tolist()]
 
     def storage_bytes(self) -> int:
         """As the method counts it."""
-        return self._method.storage_bytes() if self._learned else 0
+        return self._method.storage_bytes() if self._lessons else 0
 
 
 class FlatLearner:
@@ -162,44 +195,45 @@ class FlatLearner:
     It knows no products. The threshold is a quantile of the scores of the last 200 pictures before they were learned.
     """
 
+    found = None
+
     def __init__(self, encoder: Encoder, preset: Preset, *, members: int = 60, probation: int | None = 500) -> None:
         self._features = FeatureExtractor(preset, lambda: encoder)
         self._preset, self._members, self._probation = preset, members, probation
         self._memory: StreamMemory | None = None
         self._last: deque[float] = deque(maxlen=WINDOW)
-        self.found: list[FoundProduct] = []
 
     def follow(self, photos: Iterable[Photo]) -> Iterator[StreamAnswer]:
         """Pictures are judged once every place has a patch that two images had, and 20 scores are there."""
         for photo in photos:
-            patches_1HWC = self._patches([photo])
+            patches_1HWC = self._patches(photo)
             if self._memory is None:
                 self._memory = begin_stream(patches_1HWC[0], self._members)
-            score = self._pooled(patches_1HWC)[0]
-            ratio = score / self._threshold() if np.isfinite(score) and len(self._last) >= ENOUGH else None
-            yield StreamAnswer() if ratio is None else StreamAnswer(float(ratio), not ratio <= 1)
+            score = self._pooled(patches_1HWC)
+            yield self._compared(score)
             if np.isfinite(score):
-                self._last.append(float(score))
+                self._last.append(score)
             self._memory = follow_stream(self._memory, patches_1HWC, probation=self._probation)
 
-    def _patches(self, photos: Sequence[Photo]) -> Floats:
-        return self._features.encode(prepare([photo.pixels() for photo in photos], self._preset.size))[0]
+    def _patches(self, photo: Photo) -> Floats:
+        return self._features.encode(prepare([photo.pixels()], self._preset.size))[0]
 
-    def _pooled(self, patches_NHWC: Floats) -> Floats:
+    def _pooled(self, patches_1HWC: Floats) -> float:
         assert self._memory is not None
-        distances_NHW = stream_distances(self._memory, patches_NHWC)
-        found: Floats = pool(distances_NHW, self._preset.top)
-        return found
+        return float(pool(stream_distances(self._memory, patches_1HWC), self._preset.top)[0])
 
-    def _threshold(self) -> float:
-        return max(float(np.quantile(self._last, 1 - self._preset.false_alarms)), float(np.finfo(np.float32).tiny))
+    def _compared(self, score: float) -> StreamAnswer:
+        if len(self._last) < ENOUGH or not np.isfinite(score):
+            return StreamAnswer()
+        threshold = float(np.quantile(self._last, 1 - self._preset.false_alarms))
+        ratio = score / max(threshold, float(np.finfo(np.float32).tiny))
+        return StreamAnswer(ratio, not ratio <= 1)
 
-    def score(self, photos: Sequence[Photo]) -> Floats:
-        """Distances, which one memory makes comparable."""
+    def judge(self, photos: Sequence[Photo]) -> list[StreamAnswer]:
+        """With the threshold of the last pictures."""
         if self._memory is None:
-            return np.zeros(len(photos), np.float32)
-        score_N = [float(self._pooled(self._patches([photo]))[0]) for photo in photos]
-        return np.nan_to_num(np.asarray(score_N, np.float32), posinf=float(np.finfo(np.float32).max))
+            return [StreamAnswer()] * len(photos)
+        return [self._compared(self._pooled(self._patches(photo))) for photo in photos]
 
     def storage_bytes(self) -> int:
         """The same at any time."""

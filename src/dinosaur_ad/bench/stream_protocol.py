@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,8 +47,9 @@ class StreamResult:
 
     ``judged`` of ``pictures`` got a score before they were learned; ``auroc``, ``false_alarms`` (share of judged
     normals) and ``recall`` (share of judged defects) are of these. ``purity`` is the share of the largest product in
-    what was proposed, ``surplus`` how many proposals there were beyond one a product, ``learned_defects`` the defects
-    proposed as normal. ``final`` is the AUROC of each task's test images, none of which was in the stream.
+    what was proposed, ``surplus`` how many proposals there were beyond one a product (None: it proposes none),
+    ``learned_defects`` the defects proposed as normal. ``final`` is the AUROC of each task's test images, none of which
+    was in the stream, ``final_false_alarms`` and ``final_recall`` the shares of all good and bad ones that are alarms.
     """
 
     learner: str
@@ -62,9 +63,11 @@ class StreamResult:
     recall: float | None
     products: list[ProductDelay]
     purity: float | None
-    surplus: int
+    surplus: int | None
     learned_defects: int
     final: dict[str, float]
+    final_false_alarms: float | None
+    final_recall: float | None
     curve: list[CurvePoint]
 
     @property
@@ -77,8 +80,10 @@ class StreamResult:
         return asdict(self) | {"final_mean": self.final_mean}
 
 
-def run_stream(name: str, stream: HiddenStream, learner: StreamLearner) -> StreamResult:
-    """Let a learner go through a stream and measure it."""
+def run_stream(
+    name: str, stream: HiddenStream, learner: StreamLearner, say: Callable[[str], None] | None = None
+) -> StreamResult:
+    """Let a learner go through a stream and measure it; ``say`` is told how far it is."""
     answers: list[StreamAnswer] = []
     curve: list[CurvePoint] = []
     label_N = np.asarray([each.label for each in stream.pictures])
@@ -91,23 +96,32 @@ def run_stream(name: str, stream: HiddenStream, learner: StreamLearner) -> Strea
             part = _rates(answers[first:], label_N[first : len(answers)])
             curve.append(CurvePoint(len(answers), part[0], part[1], part[2], learner.storage_bytes(), seconds))
             started = time.perf_counter()
+            if say:
+                say(f"{name}: {len(answers)} of {len(stream.pictures)} pictures, {seconds:.2f} s each")
     if len(answers) != len(stream.pictures):
         raise RuntimeError(f"{name} gave {len(answers)} answers for {len(stream.pictures)} pictures")
     judged, area, false_alarms, recall = _rates(answers, label_N)
+    found = learner.found
+    purity, surplus, learned_defects = (None, None, 0) if found is None else _proposals(stream, found)
+    final, final_false_alarms, final_recall = _final(stream, learner)
     return StreamResult(
-        name,
-        stream.name,
-        asdict(stream.plan),
-        len(answers),
-        int(label_N.sum()),
-        judged,
-        area,
-        false_alarms,
-        recall,
-        _delays(stream, learner.found),
-        *_proposals(stream, learner.found),
-        _final(stream, learner),
-        curve,
+        learner=name,
+        stream=stream.name,
+        plan=asdict(stream.plan),
+        pictures=len(answers),
+        defects=int(label_N.sum()),
+        judged=judged,
+        auroc=area,
+        false_alarms=false_alarms,
+        recall=recall,
+        products=[] if found is None else _delays(stream, found),
+        purity=purity,
+        surplus=surplus,
+        learned_defects=learned_defects,
+        final=final,
+        final_false_alarms=final_false_alarms,
+        final_recall=final_recall,
+        curve=curve,
     )
 
 
@@ -148,41 +162,50 @@ def _proposals(stream: HiddenStream, found: Sequence[FoundProduct]) -> tuple[flo
     return float(np.mean(purity)) if purity else None, surplus, defects
 
 
-def _final(stream: HiddenStream, learner: StreamLearner) -> dict[str, float]:
-    found = {}
+def _final(stream: HiddenStream, learner: StreamLearner) -> tuple[dict[str, float], float | None, float | None]:
+    """The AUROC of each task; the shares of all good and of all bad test images that are alarms."""
+    areas, all_answers, all_labels = {}, [], []
     for task, samples in stream.tests.items():
-        labels = [sample.label for sample in samples]
+        labels = [int(bool(sample.label)) for sample in samples]
         if 0 < sum(labels) < len(labels):
-            found[task] = float(auroc(learner.score([photo(sample) for sample in samples]), labels))
-    return found
+            answers = learner.judge([photo(sample) for sample in samples])
+            areas[task] = float(auroc([each.ratio or 0.0 for each in answers], labels))
+            all_answers += answers
+            all_labels += labels
+    _, _, false_alarms, recall = _rates(all_answers, np.asarray(all_labels))
+    return areas, false_alarms, recall
 
 
 def stream_table(results: Sequence[StreamResult]) -> list[str]:
     """Results as Markdown, a row each."""
     lines = [
-        "| stream | learner | defects | judged | AUROC as it goes | false alarms | recall | noticed after | surplus | "
-        "purity | AUROC at the end | memory at the end |",
-        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| defects | learner | judged | AUROC as it goes | false alarms | noticed after | surplus | purity | "
+        "at the end: AUROC | recall | false alarms | memory |",
+        "|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for each in results:
-        delays = [product.noticed for product in each.products]
-        slowest = "never" if None in delays else str(max((n for n in delays if n), default=0))
         cells = [
-            each.stream,
+            _percent(each.plan["defects"]),
             each.learner,
-            f"{100 * each.defects / each.pictures:.0f} %",
             f"{each.judged} of {each.pictures}",
             _number(each.auroc),
             _percent(each.false_alarms),
-            _percent(each.recall),
-            slowest,
-            str(each.surplus),
+            _slowest(each),
+            "–" if each.surplus is None else str(each.surplus),
             _number(each.purity),
             _number(each.final_mean),
+            _percent(each.final_recall),
+            _percent(each.final_false_alarms),
             f"{each.curve[-1].storage_bytes / 2**20:.1f} MiB",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _slowest(result: StreamResult) -> str:
+    """With how many of its pictures the last product was noticed."""
+    delays = [product.noticed for product in result.products]
+    return "never" if None in delays else str(max((n for n in delays if n), default="–"))
 
 
 def _number(value: float | None) -> str:

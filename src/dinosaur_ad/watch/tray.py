@@ -77,6 +77,7 @@ class Tray:
             make_folder(self.folder / PICTURES)
             self._database = sqlite3.connect(self.folder / DATABASE, isolation_level=None, timeout=10)
             self._database.executescript(_SCHEMA)
+            self._database.execute("PRAGMA journal_mode=WAL")  # one write to the disk for each change, not three
         except (OSError, sqlite3.Error) as error:
             raise _damaged(self.folder, error) from error
 
@@ -134,6 +135,10 @@ class Tray:
     def loose(self) -> list[KeptPicture]:
         """The pictures of no proposal and no task, the oldest first."""
         return self._kept("proposal IS NULL AND task IS NULL")
+
+    def newest_loose(self) -> int:
+        """The number of the newest picture of no proposal and no task; 0 if there is none."""
+        return int(self._rows("SELECT coalesce(max(id), 0) FROM kept WHERE proposal IS NULL AND task IS NULL")[0][0])
 
     def pictures_of(self, proposal: int) -> list[KeptPicture]:
         """The pictures of a proposal, the oldest first."""

@@ -58,11 +58,12 @@ AGAIN = 5
 MOST_LOOSE = 200
 """Unknown pictures that are kept at the most; then the oldest leaves."""
 MOST_OF_ONE = 60
-"""Pictures of one proposal that are kept at the most."""
+"""Pictures of one proposal, and of the updates of one product, that are kept at the most."""
 AT_ONCE = 10
 """Clearly normal pictures that one update of a known product adds."""
-GROWN = 60
-"""From so many images on, a product is updated only when its good parts are seen to change."""
+GROWN = 100
+"""From so many images on, a product is updated only when its good parts are seen to change; up to there, a bank of the
+preset fast keeps the same size."""
 CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
 CHANGED = 100.0
@@ -110,6 +111,7 @@ class Watcher:
         self._tray = Tray(place)
         self._lock = filelock.FileLock(self._tray.folder / "watch.lock", timeout=0)
         self._controls_KC = np.empty((0, 0), np.float32)
+        self._searched = 0  # the newest picture of the tray when it was last searched for a product
         self._watches: dict[str, tuple[str, Watch, Floats]] = {}  # by task: version, state, calibration scores
 
     def events(self, images: str | Path | Iterable[str | Path]) -> Iterator[WatchEvent]:
@@ -292,7 +294,7 @@ class Watcher:
             event = WatchEvent(UPDATED, reason, task=task, pictures=pictures, promised_rate=learned.promised_rate)
         with self._tray.change():
             if event.kind == UPDATED:
-                self._tray.keep_added(task, waiting, GROWN)
+                self._tray.keep_added(task, waiting, MOST_OF_ONE)
             self._tray.drop(waiting)
             self._tray.record(event.to_json())
         self._tray.tidy()
@@ -301,7 +303,11 @@ class Watcher:
     # --- new products ---
 
     def _propose(self) -> Iterator[WatchEvent]:
-        """Propose a product if enough of the tray agree."""
+        """Propose a product if enough of the tray agree; it is searched once for each new picture in it."""
+        newest = self._tray.newest_loose()
+        if newest == self._searched:
+            return
+        self._searched = newest
         loose = self._tray.loose()
         if len(loose) < ENOUGH:
             return
