@@ -124,6 +124,23 @@ def test_an_adoption_that_was_killed_is_finished(tmp_path: Path) -> None:
     assert "plate" in again
 
 
+def test_what_was_learned_before_a_kill_is_not_learned_again_and_another_product_is_left_alone(tmp_path: Path) -> None:
+    detector, place = opened(tmp_path / "store"), tmp_path / "store"
+    gathered(detector, write(tmp_path / "pictures", product(0, 20)))
+    begin_adoption(detector, place, 1, "plate")
+    with opened_tray(place) as tray:
+        detector.learn("plate", [each.file for each in tray.pictures_of(1)])
+    event = finish_adoption(detector, place, 1)
+    assert (event.task, event.learned) == ("plate", None)
+
+    gathered(detector, write(tmp_path / "pictures", product(5, 20)))
+    begin_adoption(detector, place, 2, "gear")
+    detector.learn("gear", product(6, 20), force=True)
+    with pytest.raises(InputError, match="There is a task 'gear' already"):
+        finish_adoption(detector, place, 2)
+    assert [each.proposal for each in open_proposals(place)] == [2]
+
+
 @pytest.mark.parametrize("name", ["tile", "tile-1"])
 def test_a_merge_is_taken_back(tmp_path: Path, name: str) -> None:
     detector, place = opened(tmp_path / "store"), tmp_path / "store"

@@ -104,9 +104,11 @@ def finish_adoption(detector: Inspector, place: Path, number: int, progress: Pro
     with opened_tray(place) as tray:
         proposal = tray.proposal(number)
         try:
-            merging = "kind" in proposal.details
-            how = finish_merge if merging else adopt
-            event = how(detector, tray, proposal, progress)
+            if "kind" in proposal.details:
+                event = finish_merge(detector, tray, proposal, progress)
+            else:
+                _refuse_other_task(detector, tray, proposal)
+                event = adopt(detector, tray, proposal, progress)
         except BaseException:
             left = tray.find(number)
             if left is not None and left.status == LEARNING and not left.details.get("learned"):
@@ -116,6 +118,15 @@ def finish_adoption(detector: Inspector, place: Path, number: int, progress: Pro
     if event.kind == REFUSED:
         raise InputError(f"Nothing was learned: {event.reason}.")
     return event
+
+
+def _refuse_other_task(detector: Inspector, tray: Tray, proposal: StoredProposal) -> None:
+    """Refuse a name that somebody gave to other pictures meanwhile; those of the proposal were learned before a kill."""
+    if proposal.task not in detector.store:
+        return
+    learned = set(detector.store.record(proposal.task).manifest["images"])
+    if learned.isdisjoint(str(each.file.absolute()) for each in tray.pictures_of(proposal.id)):
+        raise InputError(f"There is a task '{proposal.task}' already; choose another name.")
 
 
 def dismiss_proposal(place: Path, number: int) -> None:

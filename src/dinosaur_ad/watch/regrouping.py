@@ -330,9 +330,9 @@ def take_merge_back(detector: Merger, tray: Tray, proposal: StoredProposal) -> N
     :raises InputError: something was changed since, and what; nothing has changed then.
     """
     details, name = proposal.details, proposal.task
-    before, gone = details.get("before", {}), [task for task in details["tasks"] if task != name]
     if proposal.status != ADOPTED or details.get("kind") != MERGE or not details.get("after"):
         raise InputError(f"Proposal {proposal.id} is no merge that could be taken back.")
+    before, gone = details.get("before", {}), [task for task in details["tasks"] if task != name]
     if name not in detector.store or detector.store.record(name).id != details["after"]:
         raise InputError(f"'{name}' was changed since it was merged; take these changes back first, one by one.")
     for task in gone:

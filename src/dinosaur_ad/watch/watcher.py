@@ -149,6 +149,7 @@ class Watcher:
         try:
             self._lock.acquire()
         except filelock.Timeout:
+            self._tray.close()
             raise InputError("Another watch of this store is running; wait for it to end, or stop it.") from None
         try:
             yield
