@@ -121,7 +121,7 @@ def finish_adoption(detector: Inspector, place: Path, number: int, progress: Pro
 
 
 def _refuse_other_task(detector: Inspector, tray: Tray, proposal: StoredProposal) -> None:
-    """Refuse a name that somebody gave to other pictures meanwhile; those of the proposal were learned before a kill."""
+    """Refuse a name that somebody gave to other pictures meanwhile; the proposal's own were learned before a kill."""
     if proposal.task not in detector.store:
         return
     learned = set(detector.store.record(proposal.task).manifest["images"])
