@@ -81,7 +81,7 @@ def test_a_proposal_is_shown_to_all_and_decided_by_engineers(
     seen = Seen(answer.text)
     assert not seen.inline
     assert f"Proposal {number}: may be a new product" in answer.text
-    assert "of normal parts will be called anomalous, with 95 % confidence" in answer.text
+    assert "of normal parts will be called anomalous, with 95\u00a0% confidence" in answer.text
     pictures = [each for each in seen.addresses if each.startswith(f"/proposals/{number}/pictures/")]
     assert len(pictures) == 20
     picture = clients[role].get(pictures[0])
@@ -104,7 +104,7 @@ def test_it_speaks_german(clients: dict[str, TestClient]) -> None:
     finally:
         client.cookies.delete("dinosaur-language")
     assert "vielleicht ein neues Produkt" in text
-    assert "mit 95 % Sicherheit" in text
+    assert "mit 95\u00a0% Sicherheit" in text
 
 
 def test_what_is_decided_and_what_comes_too_late(station: FakeStation, clients: dict[str, TestClient]) -> None:
