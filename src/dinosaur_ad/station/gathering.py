@@ -242,8 +242,8 @@ class UnknownGathering:
 
     def _gather(self, detector: Dinosaur, watcher: Watcher, view: GatheredView) -> None:
         """Gather one picture; one that fails is counted and passed over."""
-        path = self._history.pictures.path(view.picture)
         try:
+            path = self._history.pictures.path(view.picture)
             if not path.is_file() or self._known_by_now(detector, view, path):
                 return
             for event in watcher.gather(path, picture_key(view.key), view.reason, view.origin):
@@ -269,11 +269,11 @@ class UnknownGathering:
         if time.monotonic() < self._looked + self._config.look_seconds / EVERY or len(detector) < 2:
             return
         for view in self._views(newest, (NORMAL,), 1):
-            path = self._history.pictures.path(view.picture)
-            if view.task is None or view.task not in detector or not path.is_file():
-                continue
             self._looked = time.monotonic()
             try:
+                path = self._history.pictures.path(view.picture)
+                if view.task is None or view.task not in detector or not path.is_file():
+                    continue
                 self._untold |= any(event.kind in NEWS for event in watcher.passed(path, view.task, view.origin))
             except Exception as error:
                 self._failed += 1

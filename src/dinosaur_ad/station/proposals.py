@@ -283,7 +283,7 @@ class Proposals:
         self._bus.publish("warning", body)
 
     def _warnings(self) -> list[WarningRow]:
-        return [row for row in self._history.warnings(open_only=False, limit=1000) if row.kind == KIND]
+        return self._history.warnings(open_only=False, limit=1000, kind=KIND)
 
     def _raised(self) -> dict[int, WarningRow]:
         """The newest warning of each proposal."""

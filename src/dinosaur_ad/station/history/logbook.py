@@ -58,9 +58,10 @@ class Logbook:
             queue_rows(session, "warning", str(row.id), warning_message(row), sinks)
             return row.id
 
-    def warnings(self, open_only: bool = True, limit: int = 100) -> list[WarningRow]:
-        """Warnings, the newest first."""
+    def warnings(self, open_only: bool = True, limit: int = 100, kind: str | None = None) -> list[WarningRow]:
+        """Warnings (of a kind alone), the newest first."""
         statement = select(WarningRow).order_by(WarningRow.id.desc()).limit(limit)
+        statement = statement if kind is None else statement.where(WarningRow.kind == kind)
         return self._rows(statement.where(WarningRow.closed.is_(None)) if open_only else statement)
 
     def close_warning(self, warning_id: int, by: str) -> None:
