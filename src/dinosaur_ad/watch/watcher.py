@@ -57,8 +57,6 @@ MOST_LOOSE = 200
 """Unknown pictures that are kept at the most; then the oldest leaves."""
 MOST_OF_ONE = 60
 """Pictures of one proposal that are kept at the most."""
-MOST_OPEN = 100
-"""Proposals that may be open until no more are made."""
 AT_ONCE = 10
 """Clearly normal pictures that one update of a known product adds."""
 GROWN = 60
@@ -67,6 +65,8 @@ CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
 CHANGED = 100.0
 """The evidence to one at which good parts count as changed."""
+MOST_OPEN = 100
+"""Proposals that may be open until no more are made."""
 
 
 class GatherLimits(NamedTuple):
