@@ -54,8 +54,9 @@ from dinosaur_ad.images.zones import Zones
 from dinosaur_ad.inspection import Changed, Inspection, Learned, Rejected, TaskSettings
 from dinosaur_ad.presets import Preset, as_shipped, preset_for
 from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
+from dinosaur_ad.watch.deciding import adopt_proposal, dismiss_proposal, open_proposals
 from dinosaur_ad.watch.watch_event import WatchEvent
-from dinosaur_ad.watch.watcher import ADOPTING, Watcher, adopt_proposal, dismiss_proposal, open_proposals
+from dinosaur_ad.watch.watcher import ADOPTING, GatherLimits, Watcher
 
 # Images read, encoded and scored together by inspect.
 INSPECT_AT_ONCE = 16
@@ -502,16 +503,17 @@ class Dinosaur:
         """Leave out a product that :meth:`watch` proposed; pictures like its own are not kept any more."""
         dismiss_proposal(self._place(), proposal)
 
-    def _watcher(self, adopt: str) -> Watcher:
+    def _watcher(self, adopt: str, limits: GatherLimits | None = None) -> Watcher:
         if adopt not in ADOPTING:
             raise InputError(f"A proposed product is adopted by 'ask' or 'auto', got '{printable(adopt)}'.")
 
         def trial() -> Dinosaur:
             return Dinosaur(encoder=self.encoder, preset=self.preset, seed=self.seed)
 
-        return Watcher(
-            self, self._place(), lambda pixels: self._features.encode(pixels)[1], trial, auto=adopt == "auto"
-        )
+        def describe(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+            return self._features.encode(pixels)[1]
+
+        return Watcher(self, self._place(), describe, trial, auto=adopt == "auto", limits=limits)
 
     def _place(self) -> Path:
         """The folder of the store, which is made if need be."""

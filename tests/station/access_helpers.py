@@ -21,9 +21,10 @@ from PIL import Image
 from starlette.routing import BaseRoute, Mount
 from starlette.testclient import TestClient
 
+from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.accounts import Accounts
 from dinosaur_ad.station.bus import Bus
-from dinosaur_ad.station.config import ServerConfig, SourceConfig, StationConfig
+from dinosaur_ad.station.config import ProposalsConfig, ServerConfig, SourceConfig, StationConfig
 from dinosaur_ad.station.history.history import History
 from dinosaur_ad.station.part import JudgedPart, Picture, View
 from dinosaur_ad.station.sources.uploads import Uploads
@@ -67,6 +68,34 @@ class NoProducts:
         return {}
 
 
+class NoProposals:
+    """Nothing was proposed."""
+
+    waiting = 0
+    config = ProposalsConfig()
+
+    def all(self) -> list[Any]:
+        """None."""
+        return []
+
+    def state(self) -> dict[str, Any]:
+        """Nothing was gathered."""
+        return {"waiting": 0, "on": True, "reason": "", "gathered": 0, "failed": 0}
+
+    def one(self, number: int) -> Any:
+        """There is none."""
+        raise InputError(f"There is no proposal {number}.")
+
+    def picture(self, *_: int) -> None:
+        """There is none."""
+
+    def refused(self, number: int, *_: str) -> Any:
+        """There is nothing to decide."""
+        raise InputError(f"There is no proposal {number}.")
+
+    accept = dismiss = ask_again = undo = refused
+
+
 @cache
 def _empty_database() -> bytes:
     """A database with all tables; making them takes longer than most tests."""
@@ -108,6 +137,7 @@ def fake_station(folder: Path, **server: Any) -> SimpleNamespace:
         sources={"upload": source},
         detector=NoProducts(),
         teaching=None,
+        proposals=NoProposals(),
         ready=lambda: "",
         state=lambda: {"version": "1", "products": [], "sources": [source.state()]},
         close=close,

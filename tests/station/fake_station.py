@@ -23,6 +23,7 @@ from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.config import PartConfig, SourceConfig, StationConfig
 from dinosaur_ad.station.history.history import History
 from dinosaur_ad.station.part import JudgedPart, Picture, View
+from dinosaur_ad.station.proposals import Proposals
 from dinosaur_ad.station.tables import ChangeRow
 from dinosaur_ad.station.teaching import Teaching
 
@@ -70,15 +71,18 @@ class FakeStation:
         self.history.open()
         self.accounts = Accounts(self.history)
         self.teaching = Teaching(self.detector, self.history, self.bus)
+        self.proposals = Proposals(self.teaching, self.history, self.bus)
         self.sources = {each.name: FakeSource(each) for each in configs}
         for kind, name in enumerate(learn):
             self.detector.learn(name, product(kind, 24), force=True)
         self.teaching.start()
+        self.proposals.start()
         self.started = datetime.now(UTC).isoformat()
         self.sinks: list[dict[str, Any]] = []
         self._number = 0
 
     def stop(self) -> None:
+        self.proposals.stop()
         self.teaching.stop()
         self.history.close()
 
@@ -97,6 +101,7 @@ class FakeStation:
             "history": self.history.disk(),
             "teaching": self.teaching.state(),
             "warnings": len(self.history.warnings()),
+            "proposals": self.proposals.state(),
             "products": [record.name for record in self.detector.tasks()],
             "damaged": {},
         }

@@ -54,6 +54,9 @@ def test_words_that_are_put_together_are_there() -> None:
     words += [f"feedback.{each}" for each in ("waiting", "taught", "kept", "refused", "noted", "withdrawn")]
     words += [f"state.{each}" for each in ("starting", "running", "waiting", "failed", "stopped")]
     words += [f"job.{each}" for each in ("waiting", "running", "done", "refused", "failed")]
+    words += [f"proposals.{word}_{kind}" for word in ("name", "accept") for kind in ("product", "merge")]
+    words += [f"proposals.title_{kind}" for kind in ("product", "merge", "split")]
+    words += [f"proposals.about_{kind}" for kind in ("merge", "split")]
     assert not set(words) - catalogue("en").texts.keys()
 
 

@@ -22,7 +22,7 @@ from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.client_transport import Json, StationError, StationTransport, form_with_files, next_line
 
-__all__ = ["PartResult", "StationClient", "StationError", "StationEvent", "TeachingJob"]
+__all__ = ["PartResult", "ProposedProduct", "StationClient", "StationError", "StationEvent", "TeachingJob"]
 
 _QUIET_SECONDS = 45.0  # a stream that says nothing for so long, not even a heartbeat, is broken
 
@@ -67,6 +67,30 @@ class TeachingJob:
     def ended(self) -> bool:
         """Whether nothing follows any more."""
         return self.state not in ("waiting", "running")
+
+
+@dataclass(frozen=True)
+class ProposedProduct:
+    """A product that the station proposes: ``kind`` is "product", "merge" or "split" (of ``products``).
+
+    ``status`` is "open", "learning", "adopted" or "dismissed". ``promised_rate`` is what learning it promises; ``raw``
+    is the whole answer, with all pictures.
+    """
+
+    id: int
+    kind: str
+    status: str
+    task: str
+    since: str | None
+    promised_rate: float | None
+    products: list[str]
+    raw: Json = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def parts(self) -> list[int]:
+        """The recorded parts that would be learned."""
+        shown = (each["part"] for each in self.raw.get("pictures", []) if not each["suspect"])
+        return [part for part in shown if part is not None]
 
 
 @dataclass(frozen=True)
@@ -201,6 +225,37 @@ class StationClient(StationTransport):
         """Make the change again that was taken back last; which it was."""
         return str(self._ask("POST", f"/products/{quote(name, safe='')}/redo")["redone"])
 
+    # --- proposals ---
+
+    def proposals(self) -> list[ProposedProduct]:
+        """The products that are proposed, then those that were decided last."""
+        return [_proposed(each) for each in self._list("/proposals")]
+
+    def proposal(self, number: int) -> ProposedProduct:
+        """One of them."""
+        return _proposed(self._ask("GET", f"/proposals/{int(number)}"))
+
+    def proposal_picture(self, number: int, picture: int) -> bytes:
+        """A picture of a proposal, by its id in ``raw["pictures"]``."""
+        with self._open("GET", f"/proposals/{int(number)}/pictures/{int(picture)}") as answer:
+            return answer.read()
+
+    def accept(self, proposal: int, name: str) -> TeachingJob:
+        """Learn a proposed product under a name, or make one product of two."""
+        return _job(self._ask("POST", f"/proposals/{int(proposal)}/accept", body={"name": name}))
+
+    def dismiss(self, proposal: int) -> None:
+        """Put a proposal aside."""
+        self._ask("POST", f"/proposals/{int(proposal)}/dismiss")
+
+    def ask_again(self, proposal: int) -> None:
+        """Take back that a proposal was put aside."""
+        self._ask("POST", f"/proposals/{int(proposal)}/ask-again")
+
+    def undo_merge(self, proposal: int) -> None:
+        """Take back a merge."""
+        self._ask("POST", f"/proposals/{int(proposal)}/undo")
+
     # --- the station ---
 
     def ready(self) -> bool:
@@ -259,6 +314,11 @@ def _read(picture: str | Path | bytes) -> tuple[str, bytes]:
 def _part(answer: Json) -> PartResult:
     known = {name: answer.get(name) for name in PartResult.__dataclass_fields__ if name != "raw"}
     return PartResult(**known, raw=answer)  # type: ignore[arg-type]
+
+
+def _proposed(answer: Json) -> ProposedProduct:
+    known = {name: answer.get(name) for name in ProposedProduct.__dataclass_fields__ if name != "raw"}
+    return ProposedProduct(**known, raw=answer)  # type: ignore[arg-type]
 
 
 def _job(answer: Json) -> TeachingJob:

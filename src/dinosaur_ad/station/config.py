@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dinosaur_ad._text import did_you_mean, printable
 from dinosaur_ad.bank.budget import parse_bytes
+from dinosaur_ad.core.outliers import FEWEST_IMAGES
 from dinosaur_ad.errors import InputError
 
 SOURCE_KINDS = ("folder", "upload", "camera", "rtsp", "video", "genicam", "replay")
@@ -138,6 +139,21 @@ class DriftConfig:
 
 
 @dataclass(frozen=True)
+class ProposalsConfig:
+    """``[proposals]``: whether unknown parts are gathered, so that a product that nobody taught is proposed."""
+
+    enabled: bool = True
+    pictures: int = 20
+    """So many unknown pictures that agree are proposed as a product."""
+    keep: int = 200
+    """Unknown pictures of no proposal that are kept; then the oldest leaves."""
+    most_open: int = 20
+    """So many proposals may wait for a person until no more are made."""
+    look_seconds: float = 10.0
+    """One picture that passed is looked at in so many seconds, to notice products that have become one."""
+
+
+@dataclass(frozen=True)
 class StationConfig:
     """All settings of a station."""
 
@@ -150,6 +166,7 @@ class StationConfig:
     part: PartConfig = field(default_factory=PartConfig)
     teaching: TeachingConfig = field(default_factory=TeachingConfig)
     drift: DriftConfig = field(default_factory=DriftConfig)
+    proposals: ProposalsConfig = field(default_factory=ProposalsConfig)
     sources: tuple[SourceConfig, ...] = ()
     sinks: tuple[SinkConfig, ...] = ()
 
@@ -161,6 +178,7 @@ _SECTIONS: dict[str, type[Any]] = {
     "part": PartConfig,
     "teaching": TeachingConfig,
     "drift": DriftConfig,
+    "proposals": ProposalsConfig,
 }
 
 
@@ -277,6 +295,10 @@ def _check(config: StationConfig) -> None:
     _range("[teaching] together", config.teaching.together, 1, 1000)
     _range("[part] wait_seconds", config.part.wait_seconds, 0.01, 3600)
     _range("[drift] false_warnings", config.drift.false_warnings, 1e-9, 0.5)
+    _range("[proposals] pictures", config.proposals.pictures, FEWEST_IMAGES, 1000)
+    _range("[proposals] keep", config.proposals.keep, config.proposals.pictures, 10_000)
+    _range("[proposals] most_open", config.proposals.most_open, 1, 1000)
+    _range("[proposals] look_seconds", config.proposals.look_seconds, 0, 86_400)
     for limit in (config.server.upload_limit, config.history.keep_bytes):
         parse_bytes(limit)
     if (config.server.tls_certificate is None) != (config.server.tls_key is None):

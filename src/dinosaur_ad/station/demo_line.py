@@ -46,7 +46,7 @@ def demo_parts() -> Iterator[DemoPart]:
     segments = (
         ("gear", 72, 1.0, 1.0),  # the first sixty that pass say what contrast is usual
         ("blister", 16, 1.0, 1.0),
-        (UNKNOWN_PRODUCT, 12, 1.0, 1.0),
+        (UNKNOWN_PRODUCT, 24, 1.0, 1.0),  # enough to be proposed
         ("gear", 60, 1.0, DARKEST),
         ("gear", 12, DARKEST, DARKEST),
         ("blister", 16, 1.0, 1.0),

@@ -272,7 +272,7 @@ class DriftWatch:
         from dinosaur_ad.station.tables import WarningRow
 
         for row in self._history.warnings():
-            if row.task is None:
+            if row.task is None and row.kind in ("light", "shared"):
                 with self._history.session() as session:
                     stored = session.get(WarningRow, row.id)
                     if stored is not None:

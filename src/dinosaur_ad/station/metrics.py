@@ -18,7 +18,7 @@ def prometheus_text(state: Mapping[str, Any]) -> str:
     """The metrics of ``station.state()``. What a piece does not know at the moment is left out, not shown as 0.
 
     >>> print(prometheus_text({"warnings": 2}), end="")
-    # HELP dinosaur_warnings_open Drift warnings that are open.
+    # HELP dinosaur_warnings_open Warnings that are open, proposals among them.
     # TYPE dinosaur_warnings_open gauge
     dinosaur_warnings_open 2
     """
@@ -43,7 +43,9 @@ def _station(state: Mapping[str, Any]) -> Iterable[Metric]:
     yield "start_time_seconds", "gauge", "When the station started, in seconds since 1970.", _time(state.get("started"))
     yield "products", "gauge", "Products that are taught.", _length(state.get("products"))
     yield "products_damaged", "gauge", "Products whose files are damaged.", _length(state.get("damaged"))
-    yield "warnings_open", "gauge", "Drift warnings that are open.", [({}, state.get("warnings"))]
+    yield "warnings_open", "gauge", "Warnings that are open, proposals among them.", [({}, state.get("warnings"))]
+    waiting = _table(state, "proposals").get("waiting")
+    yield "proposals_waiting", "gauge", "Proposed products that wait for a person.", [({}, waiting)]
     yield "teaching_waiting", "gauge", "Teaching jobs that wait.", [({}, teaching.get("waiting"))]
     yield "disk_used_bytes", "gauge", "Bytes of pictures and maps in the history.", [({}, disk.get("used"))]
     yield "disk_limit_bytes", "gauge", "Bytes that pictures and maps may take.", [({}, disk.get("limit"))]

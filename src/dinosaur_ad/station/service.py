@@ -27,6 +27,7 @@ from dinosaur_ad.station.judge import Judge
 from dinosaur_ad.station.outbox import Outbox
 from dinosaur_ad.station.part import JudgedPart
 from dinosaur_ad.station.pipeline import Pipeline
+from dinosaur_ad.station.proposals import Proposals
 from dinosaur_ad.station.sinks.mqtt_trigger import MqttTrigger, triggers_by_topic
 from dinosaur_ad.station.sources.source import Source, make_source
 from dinosaur_ad.station.spool import Spool
@@ -68,6 +69,7 @@ class Station:
         self.pipeline = Pipeline(self.judge, self._keep, config.queue, config.part, self.recorder.known, self.bus)
         self.outbox = Outbox(self.history, config.sinks, self.bus, self.trigger)
         self.teaching = Teaching(self.detector, self.history, self.bus, config.teaching, config.sinks)
+        self.proposals = Proposals(self.teaching, self.history, self.bus, config.proposals, config.sinks)
         self.sources: dict[str, Source] = {}
         self.started: str | None = None
         self._mqtt_trigger: MqttTrigger | None = None
@@ -87,7 +89,7 @@ class Station:
             self.judge.prepare()
             self._open_history()
             begun.callback(self.history.close)
-            for piece in (self.recorder, self.drift, self.teaching, self.outbox):
+            for piece in (self.recorder, self.drift, self.teaching, self.proposals, self.outbox):
                 piece.start()
                 begun.callback(piece.stop)
             self.pipeline.start()
@@ -180,6 +182,7 @@ class Station:
             "history": _said(self.history.disk),
             "teaching": self.teaching.state(),
             "warnings": _said(lambda: len(self.history.warnings())),
+            "proposals": self.proposals.state(),
             "products": [record.name for record in self.detector.tasks()],
             "damaged": self.detector.damaged(),
             "counts": _said(self.history.counts),

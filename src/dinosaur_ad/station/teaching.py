@@ -71,7 +71,7 @@ class Teaching:
 
     def start(self) -> None:
         """Begin to teach; the store is made if there is none."""
-        self._own, self._quick = self._another(), self._another()
+        self._own, self._quick = self.another_detector(), self.another_detector()
         self.queue.start()
         self.answers.resume()
 
@@ -93,7 +93,7 @@ class Teaching:
         """A job by its number."""
         return self.queue.job(number)
 
-    def _another(self) -> Dinosaur:
+    def another_detector(self) -> Dinosaur:
         """Another detector on the same store and encoder; on a store in memory the same one."""
         store = self._judging.store
         if not isinstance(store, Store):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.gallery import read_gallery
+from dinosaur_ad.bank.image_features import Progress
 from dinosaur_ad.bank.verdict import ANOMALOUS, UNKNOWN
 from dinosaur_ad.core.grouping import groups, reach
 from dinosaur_ad.errors import InputError
@@ -24,8 +25,8 @@ from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
-from dinosaur_ad.watch.tray import ADOPTED, LEARNING, OPEN, StoredProposal, Tray
-from dinosaur_ad.watch.watch_event import MERGE_PROPOSED, MERGED, SPLIT_PROPOSED, WatchEvent
+from dinosaur_ad.watch.tray import ADOPTED, DISMISSED, LEARNING, OPEN, StoredProposal, Tray
+from dinosaur_ad.watch.watch_event import LEFT_OUT, MERGE_PROPOSED, MERGED, SPLIT_PROPOSED, WatchEvent
 
 Floats = NDArray[np.float32]
 
@@ -53,7 +54,15 @@ class Merger(Protocol):
     def store(self) -> TaskStore:
         """Where tasks are kept."""
 
-    def learn(self, name: str, images: Sequence[Path], *, replace: bool = False, force: bool = False) -> Learned:
+    def learn(
+        self,
+        name: str,
+        images: Sequence[Path],
+        *,
+        replace: bool = False,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> Learned:
         """Teach a task."""
 
     def inspect(self, images: list[NDArray[np.uint8]], *, task: str | None = None) -> list[Inspection]:
@@ -94,7 +103,7 @@ def regrouped(tray: Tray, names: Sequence[str], control_KC: Floats) -> Iterator[
 
 
 def _known_proposals(tray: Tray, kind: str) -> list[list[str]]:
-    stored = tray.proposals(OPEN, LEARNING, ADOPTED, "dismissed")
+    stored = tray.proposals(OPEN, LEARNING, ADOPTED, DISMISSED)
     return [sorted(each.details["tasks"]) for each in stored if each.details.get("kind") == kind]
 
 
@@ -215,8 +224,10 @@ def begin_merge(detector: Merger, tray: Tray, tasks: Sequence[str], name: str) -
         _refuse_unmergeable(detector, record)
     waiting = [each for each in tray.proposals(OPEN) if _merges_these(each, tasks)]
     details = {"kind": MERGE, "tasks": sorted(tasks), "reason": "a person asked for it"}
+    before = {"before": {record.name: record.id for record in records}}
     with tray.change():
         number = waiting[0].id if waiting else tray.propose([], [], details)
+        tray.amend(number, (waiting[0].details if waiting else details) | before)
         tray.decide(number, LEARNING, name)
     return next(each for each in tray.proposals(LEARNING) if each.id == number)
 
@@ -241,14 +252,18 @@ def _refuse_unmergeable(detector: Merger, record: TaskRecord) -> None:
         )
 
 
-def finish_merge(detector: Merger, tray: Tray, proposal: StoredProposal) -> WatchEvent:
+def finish_merge(
+    detector: Merger, tray: Tray, proposal: StoredProposal, progress: Progress | None = None
+) -> WatchEvent:
     """Learn the pictures of both tasks as one and forget the two; also after it was killed anywhere in between.
 
     :raises InputError: a confirmed defect of one of them would pass; nothing has changed then.
     """
     tasks, name, details = proposal.details["tasks"], proposal.task, proposal.details
+    learned: Learned | None = None
     if not details.get("learned"):
-        details = details | _learn_union(detector, tray, proposal)
+        numbers, learned = _learn_union(detector, tray, proposal, progress)
+        details = details | numbers | {"after": detector.store.record(name).id}
         with tray.change():
             tray.amend(proposal.id, details)
     for task in tasks:
@@ -259,7 +274,7 @@ def finish_merge(detector: Merger, tray: Tray, proposal: StoredProposal) -> Watc
         f"'{tasks[0]}' and '{tasks[1]}' became '{name}', learned from {details['pictures']} of their "
         f"{details['of']} pictures; undo of '{name}' and of {' and '.join(repr(each) for each in gone)} takes it back"
     )
-    event = WatchEvent(MERGED, reason, task=name, proposal=proposal.id, tasks=tuple(tasks))
+    event = WatchEvent(MERGED, reason, task=name, proposal=proposal.id, tasks=tuple(tasks), learned=learned)
     with tray.change():
         tray.decide(proposal.id, ADOPTED, name)
         tray.mark_changed(name)
@@ -267,18 +282,22 @@ def finish_merge(detector: Merger, tray: Tray, proposal: StoredProposal) -> Watc
     return event
 
 
-def _learn_union(detector: Merger, tray: Tray, proposal: StoredProposal) -> dict[str, Any]:
+def _learn_union(
+    detector: Merger, tray: Tray, proposal: StoredProposal, progress: Progress | None
+) -> tuple[dict[str, Any], Learned | None]:
+    """Learn the pictures of both, with their confirmed defects; the numbers to keep of it."""
     tasks, name, size = proposal.details["tasks"], proposal.task, detector.preset.size
     records = [detector.store.record(task) for task in tasks]
     found = [training_pictures(record, size) for record in records]
     files = {known: path for each in found for known, path in each.files.items()}
     defects = [pixels for record in records for pixels in read_gallery(detector.store, record, size).pixels()]
     before = detector.store.record(name) if name in detector.store else None
+    learned: Learned | None = None
     if not before or not set(files) <= set(
         before.manifest["digests"]
     ):  # else it was killed after this had been learned
         # The guard of learn refuses pictures of another task, which is what these are.
-        detector.learn(name, list(files.values()), replace=True, force=True)
+        learned = detector.learn(name, list(files.values()), replace=True, force=True, progress=progress)
         missed = _passing(detector, name, defects)
         if missed:
             _take_back(detector, name, before)
@@ -290,7 +309,7 @@ def _learn_union(detector: Merger, tray: Tray, proposal: StoredProposal) -> dict
             )
     if defects:
         detector.add_defects(name, defects, force=True)
-    return {"learned": True, "pictures": len(files), "of": sum(each.learned for each in found)}
+    return {"learned": True, "pictures": len(files), "of": sum(each.learned for each in found)}, learned
 
 
 def _take_back(detector: Merger, name: str, before: TaskRecord | None) -> None:
@@ -303,6 +322,30 @@ def _take_back(detector: Merger, name: str, before: TaskRecord | None) -> None:
 def _passing(detector: Merger, name: str, defects: list[NDArray[np.uint8]]) -> int:
     found = detector.inspect(defects, task=name) if defects else []
     return sum(each.verdict not in (ANOMALOUS, UNKNOWN) for each in found)
+
+
+def take_merge_back(detector: Merger, tray: Tray, proposal: StoredProposal) -> None:
+    """Take back a merge: the merged task goes, or is again what it was, and the two that it was made of are back.
+
+    :raises InputError: something was changed since, and what; nothing has changed then.
+    """
+    details, name = proposal.details, proposal.task
+    if proposal.status != ADOPTED or details.get("kind") != MERGE or not details.get("after"):
+        raise InputError(f"Proposal {proposal.id} is no merge that could be taken back.")
+    before, gone = details.get("before", {}), [task for task in details["tasks"] if task != name]
+    if name not in detector.store or detector.store.record(name).id != details["after"]:
+        raise InputError(f"'{name}' was changed since it was merged; take these changes back first, one by one.")
+    for task in gone:
+        if task in detector.store:
+            raise InputError(f"There is a task '{task}' again; forget or rename it first.")
+    while name in detector.store and detector.store.record(name).id != before.get(name):
+        detector.undo(name)
+    for task in gone:
+        detector.undo(task)
+    with tray.change():
+        tray.decide(proposal.id, DISMISSED)
+        reason = f"the merge of {' and '.join(repr(each) for each in details['tasks'])} was taken back by a person"
+        tray.record(WatchEvent(LEFT_OUT, reason, proposal=proposal.id, tasks=tuple(details["tasks"])).to_json())
 
 
 def merge_tasks(detector: Merger, place: Path, tasks: Sequence[str], name: str) -> WatchEvent:

@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from dinosaur_ad.errors import InputError, StoreError
 Floats = NDArray[np.float32]
 
 FOLDER, DATABASE, PICTURES = "watch", "watch.sqlite", "pictures"
-OPEN, LEARNING, ADOPTED, DISMISSED = "open", "learning", "adopted", "dismissed"
+OPEN, LEARNING, ADOPTED, DISMISSED, RELEASED = "open", "learning", "adopted", "dismissed", "released"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS seen (picture BLOB PRIMARY KEY) WITHOUT ROWID;
@@ -117,15 +118,23 @@ class Tray:
         """A picture has been processed."""
         self._rows("INSERT OR IGNORE INTO seen VALUES (?)", picture)
 
-    def keep(self, path: Path, descriptor_C: Floats, *, proposal: int | None = None, task: str | None = None) -> None:
-        """Keep a copy of a picture."""
+    def keep(
+        self,
+        path: Path,
+        descriptor_C: Floats,
+        *,
+        proposal: int | None = None,
+        task: str | None = None,
+        origin: str = "",
+    ) -> None:
+        """Keep a copy of a picture; ``origin`` says where it came from if that is not ``path``."""
         content = path.read_bytes()
         file = hashlib.sha256(content).hexdigest()[:32] + path.suffix.lower()
         if not (self.folder / PICTURES / file).exists():
             write_atomic(self.folder / PICTURES / file, content)
         self._rows(
             "INSERT INTO kept (origin, file, descriptor, proposal, task) VALUES (?, ?, ?, ?, ?)",
-            str(path),
+            origin or str(path),
             file,
             np.asarray(descriptor_C, np.float32).tobytes(),
             proposal,
@@ -242,7 +251,9 @@ class Tray:
     # --- proposals and decisions ---
 
     def propose(self, pictures: Iterable[KeptPicture], suspects: Iterable[int], details: dict[str, Any]) -> int:
-        """Make a proposal of pictures, of which those with the numbers ``suspects`` are not learned."""
+        """Make a proposal of pictures, of which those with the numbers ``suspects`` are not learned; ``details`` gets
+        the time as "since"."""
+        details = {"since": datetime.now(UTC).isoformat(timespec="microseconds")} | details
         self._rows("INSERT INTO proposals (status, task, details) VALUES (?, '', ?)", OPEN, json.dumps(details))
         number = int(self._rows("SELECT max(id) FROM proposals")[0][0])
         odd = set(suspects)
@@ -252,11 +263,15 @@ class Tray:
 
     def proposals(self, *statuses: str) -> list[StoredProposal]:
         """The proposals of some statuses, the oldest first."""
-        marks = ", ".join("?" * len(statuses))
-        rows = self._rows(
-            f"SELECT id, status, task, details FROM proposals WHERE status IN ({marks}) ORDER BY id", *statuses
-        )
+        return self._proposals(f"status IN ({', '.join('?' * len(statuses))})", *statuses)
+
+    def _proposals(self, where: str, *values: object) -> list[StoredProposal]:
+        rows = self._rows(f"SELECT id, status, task, details FROM proposals WHERE {where} ORDER BY id", *values)
         return [StoredProposal(number, status, task, json.loads(text)) for number, status, task, text in rows]
+
+    def find(self, number: int) -> StoredProposal | None:
+        """A proposal, whatever became of it; None if there never was one of this number."""
+        return next(iter(self._proposals("id = ?", number)), None)
 
     def proposal(self, number: int) -> StoredProposal:
         """One that is still open; an InputError says which there are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dinosaur_ad.inspection import Inspection, Suspect
+from dinosaur_ad.inspection import Inspection, Learned, Suspect
 
 INSPECTED, UNKNOWN, LEFT_OUT, PROPOSED, ADOPTED, REFUSED, UPDATED = (
     "inspected",
@@ -29,7 +29,8 @@ class WatchEvent:
     ``task``; undo takes it back), "merge proposed" (``tasks`` look the same now), "merged" (``tasks`` became ``task``),
     "split proposed" (the pictures of ``task`` fall into two ``groups``) or "refused" (the guard did not allow it).
     ``suspects`` of a proposal are pictures that are not learned; ``promised_rate`` is that of
-    :class:`~dinosaur_ad.Learned`.
+    :class:`~dinosaur_ad.Learned`; ``learned`` is all that learning an adopted or merged one gave, None where that was
+    done before a kill.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class WatchEvent:
     inspection: Inspection | None = None
     tasks: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()
+    learned: Learned | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""

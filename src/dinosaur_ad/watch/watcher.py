@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import filelock
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank_files import read_bank
-from dinosaur_ad.bank.image_features import control_images
+from dinosaur_ad.bank.image_features import Progress, control_images
 from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL
 from dinosaur_ad.bank.verdict import UNKNOWN as UNKNOWN_VERDICT
 from dinosaur_ad.core import outliers
@@ -26,12 +27,9 @@ from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, Suspect
 from dinosaur_ad.store import TaskRecord
 from dinosaur_ad.watch.regrouping import (
-    SPLIT,
     Merger,
-    begin_merge,
     finish_merge,
     note_passed,
-    proposed_event,
     regrouped,
 )
 from dinosaur_ad.watch.tray import ADOPTED as ADOPTED_STATUS
@@ -68,6 +66,17 @@ CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
 CHANGED = 100.0
 """The evidence to one at which good parts count as changed."""
+MOST_OPEN = 100
+"""Proposals that may be open until no more are made."""
+
+
+class GatherLimits(NamedTuple):
+    """How many pictures that agree are proposed, how many of no proposal are kept, and how many proposals may be open
+    until no more are made."""
+
+    enough: int
+    loose: int
+    proposals: int
 
 
 class Inspector(Merger, Protocol):
@@ -101,6 +110,7 @@ class Watcher:
         trial: Callable[[], Inspector],
         *,
         auto: bool,
+        limits: GatherLimits | None = None,
     ) -> None:
         if detector.preset.calibration == "in-sample":
             raise InputError(
@@ -108,19 +118,17 @@ class Watcher:
                 "products could not be noticed; start a store with another preset, such as fast or default."
             )
         self._detector, self._describe, self._trial, self._auto = detector, describe, trial, auto
+        self._limits = limits or GatherLimits(ENOUGH, MOST_LOOSE, MOST_OPEN)
         self._tray = Tray(place)
         self._lock = filelock.FileLock(self._tray.folder / "watch.lock", timeout=0)
         self._controls_KC = np.empty((0, 0), np.float32)
         self._searched = 0  # the newest picture of the tray when it was last searched for a product
         self._watches: dict[str, tuple[str, Watch, Floats]] = {}  # by task: version, state, calibration scores
+        self._tried: set[tuple[int, ...]] = set()  # groups that could not be learned as they are
 
     def events(self, images: str | Path | Iterable[str | Path]) -> Iterator[WatchEvent]:
         """Go through files, folders and globs in order; what was processed before is passed over."""
-        try:
-            self._lock.acquire()
-        except filelock.Timeout:
-            raise InputError("Another watch of this store is running; wait for it to end, or stop it.") from None
-        try:
+        with self.alone():
             yield from self._finish()
             arguments = [images] if isinstance(images, str | Path) else images
             for argument in arguments:
@@ -133,9 +141,47 @@ class Watcher:
                     continue
                 for path in paths:
                     yield from self._take(path)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other watches of the store out; the tray is closed at the end.
+
+        :raises InputError: another one is running.
+        """
+        try:
+            self._lock.acquire()
+        except filelock.Timeout:
+            self._tray.close()
+            raise InputError("Another watch of this store is running; wait for it to end, or stop it.") from None
+        try:
+            yield
         finally:
             self._lock.release()
             self._tray.close()
+
+    def gather(self, path: Path, key: bytes, why: str, origin: str = "") -> Iterator[WatchEvent]:
+        """Take a picture that was judged elsewhere to be of no known product, and propose what follows from it.
+
+        A ``key`` is taken once. Nothing is learned or updated: that is for whoever judges. Inside :meth:`alone`.
+        """
+        if not self._tray.has_seen(key):
+            try:
+                pixels = read_prepared(path, self._detector.preset.size)
+            except InputError as error:
+                yield from self._over(key, [WatchEvent(LEFT_OUT, str(error), origin or str(path))])
+                return
+            yield from self._of_no_product(path, key, pixels, why, origin)
+            yield from self._propose()
+
+    def passed(self, path: Path, task: str, origin: str = "") -> Iterator[WatchEvent]:
+        """Take a picture of a known product that passed elsewhere, to notice products that have become one. Inside
+        :meth:`alone`."""
+        pixels = read_prepared(path, self._detector.preset.size)
+        with self._tray.change():
+            note_passed(self._tray, task, origin or str(path), lambda: self._describe(pixels[None])[0])
+        if self._tray.changed_tasks():
+            names = [record.name for record in self._detector.tasks()]
+            yield from regrouped(self._tray, names, self._controls())
 
     def _take(self, path: Path) -> Iterator[WatchEvent]:
         try:
@@ -178,37 +224,42 @@ class Watcher:
             why = result.reason
         else:
             why = "no product has been learned yet"
+        yield from self._of_no_product(path, key, pixels, why)
+
+    def _of_no_product(
+        self, path: Path, key: bytes, pixels: NDArray[np.uint8], why: str, origin: str = ""
+    ) -> Iterator[WatchEvent]:
+        """A picture of no known product; it is kept if it shows something."""
+        name = origin or str(path)
         if outliers.grey_range(outliers.grey_histogram(pixels)) <= outliers.BLANK_RANGE:
             reason = "it is blank or nearly so, and shows no product; check camera and light"
-            yield from self._over(key, [WatchEvent(LEFT_OUT, reason, str(path))])
+            yield from self._over(key, [WatchEvent(LEFT_OUT, reason, name)])
             return
         descriptor_C = self._describe(pixels[None])[0]
         if not np.isfinite(descriptor_C).all():
             reason = "the encoder gives values that are no numbers for it"
-            yield from self._over(key, [WatchEvent(LEFT_OUT, reason, str(path))])
+            yield from self._over(key, [WatchEvent(LEFT_OUT, reason, name)])
             return
-        yield from self._unknown(path, key, descriptor_C, why)
+        yield from self._unknown(path, key, descriptor_C, why, name)
 
-    def _unknown(self, path: Path, key: bytes, descriptor_C: Floats, why: str) -> Iterator[WatchEvent]:
-        tray, found = self._tray, []
+    def _unknown(self, path: Path, key: bytes, descriptor_C: Floats, why: str, name: str) -> Iterator[WatchEvent]:
+        tray, found, most = self._tray, [], self._limits.loose
         with tray.change():
             like = self._like_proposal(descriptor_C)
             if like is None:
-                tray.keep(path, descriptor_C)
-                found.append(WatchEvent(UNKNOWN, f"kept: {why}", str(path)))
+                tray.keep(path, descriptor_C, origin=name)
+                found.append(WatchEvent(UNKNOWN, f"kept: {why}", name))
                 loose = tray.loose()
-                for oldest in loose[: max(0, len(loose) - MOST_LOOSE)]:
+                for oldest in loose[: max(0, len(loose) - most)]:
                     tray.drop([oldest])
-                    reason = f"pushed out of the tray, which holds {MOST_LOOSE}: too few pictures like it came"
+                    reason = f"pushed out of the tray, which holds {most}: too few pictures like it came"
                     found.append(WatchEvent(LEFT_OUT, reason, oldest.origin))
             elif like.status == DISMISSED:
-                found.append(WatchEvent(UNKNOWN, f"not kept: it shows what was dismissed as {like.id}", str(path)))
+                found.append(WatchEvent(UNKNOWN, f"not kept: it shows what was dismissed as {like.id}", name))
             else:
                 if len(tray.pictures_of(like.id)) < MOST_OF_ONE:
-                    tray.keep(path, descriptor_C, proposal=like.id)
-                found.append(
-                    WatchEvent(UNKNOWN, f"it shows what proposal {like.id} shows", str(path), proposal=like.id)
-                )
+                    tray.keep(path, descriptor_C, proposal=like.id, origin=name)
+                found.append(WatchEvent(UNKNOWN, f"it shows what proposal {like.id} shows", name, proposal=like.id))
             self._note(key, found)
         if len(found) > 1:
             tray.tidy()
@@ -304,21 +355,23 @@ class Watcher:
 
     def _propose(self) -> Iterator[WatchEvent]:
         """Propose a product if enough of the tray agree; it is searched once for each new picture in it."""
-        newest = self._tray.newest_loose()
-        if newest == self._searched:
+        newest, enough = self._tray.newest_loose(), self._limits.enough
+        if newest == self._searched or len(self._tray.proposals(OPEN, LEARNING)) >= self._limits.proposals:
             return
         self._searched = newest
         loose = self._tray.loose()
-        if len(loose) < ENOUGH:
+        if len(loose) < enough:
             return
         descriptor_NC = np.stack([each.descriptor_C for each in loose])
         for group in groups(descriptor_NC, self._controls()):
-            if len(group) < ENOUGH or (len(group) - ENOUGH) % AGAIN:
-                continue
             pictures = [loose[n] for n in group]
+            ids = tuple(each.id for each in pictures)
+            if len(group) < enough or (len(group) - enough) % AGAIN or ids in self._tried:
+                continue
             odd = self._unlike_the_others(pictures, descriptor_NC[group])
             tried = learn_without_suspects(self._trial(), "proposed", pictures, odd)
             if tried.learned is None:
+                self._tried.add(ids)
                 continue
             rate = tried.learned.promised_rate
             kept = [each for each in pictures if each.id not in tried.suspects]
@@ -328,7 +381,7 @@ class Watcher:
                 suspects = tuple(
                     Suspect(names[number], why, score) for number, (why, score) in sorted(tried.suspects.items())
                 )
-                details = {"promised_rate": rate, "suspects": [[s.path, s.reason, s.score] for s in suspects]}
+                details = _promise(tried.learned) | {"suspects": [[s.path, s.reason, s.score] for s in suspects]}
                 number = self._tray.propose(pictures, tried.suspects, details)
                 event = WatchEvent(
                     PROPOSED,
@@ -377,6 +430,16 @@ class Watcher:
                 yield event
 
 
+def _promise(learned: Learned) -> dict[str, Any]:
+    """What learn promises of a proposal, to be shown with it."""
+    return {
+        "promised_rate": learned.promised_rate,
+        "calibrated": learned.calibrated,
+        "images_needed": learned.images_needed,
+        "not_ready": learned.not_ready,
+    }
+
+
 class TriedProduct(NamedTuple):
     """What learning without the suspects gave (None: too few were left), and the suspects by number."""
 
@@ -385,7 +448,11 @@ class TriedProduct(NamedTuple):
 
 
 def learn_without_suspects(
-    detector: Inspector, name: str, pictures: Sequence[KeptPicture], suspects: dict[int, tuple[str, float]]
+    detector: Inspector,
+    name: str,
+    pictures: Sequence[KeptPicture],
+    suspects: dict[int, tuple[str, float]],
+    progress: Progress | None = None,
 ) -> TriedProduct:
     """Learn pictures but those that the guard refuses or finds suspicious; at least half of them must be left."""
     suspects, last = dict(suspects), None
@@ -394,7 +461,7 @@ def learn_without_suspects(
         if 2 * len(kept) < len(pictures) or len(kept) < outliers.FEWEST_IMAGES:
             break
         try:
-            last = detector.learn(name, [Path(file) for file in kept])
+            last = detector.learn(name, [Path(file) for file in kept], progress=progress)
         except TeachingRefusedError as error:
             suspects |= {kept[path]: ("does not belong there", 0.0) for path in error.paths if path in kept}
             if not error.paths:
@@ -410,13 +477,13 @@ def learn_without_suspects(
     return TriedProduct(None, suspects)
 
 
-def adopt(detector: Inspector, tray: Tray, proposal: StoredProposal) -> WatchEvent:
+def adopt(detector: Inspector, tray: Tray, proposal: StoredProposal, progress: Progress | None = None) -> WatchEvent:
     """Learn a proposal under the name that was chosen for it."""
     pictures = [each for each in tray.pictures_of(proposal.id) if not each.suspect]
     name, origins = proposal.task, tuple(each.origin for each in pictures)
-    rate = None
+    learned: Learned | None = None
     if name not in detector.store:
-        tried = learn_without_suspects(detector, name, pictures, {})
+        tried = learn_without_suspects(detector, name, pictures, {}, progress)
         if tried.learned is None:
             reason = (
                 f"proposal {proposal.id} could not be learned as '{printable(name)}': too many of its pictures do not "
@@ -427,71 +494,19 @@ def adopt(detector: Inspector, tray: Tray, proposal: StoredProposal) -> WatchEve
                 tray.decide(proposal.id, DISMISSED)
                 tray.record(event.to_json())
             return event
-        rate = tried.learned.promised_rate
+        learned = tried.learned
     reason = f"proposal {proposal.id} was learned as '{name}' from {len(pictures)} pictures; undo takes it back"
-    event = WatchEvent(ADOPTED, reason, task=name, proposal=proposal.id, pictures=origins, promised_rate=rate)
+    event = WatchEvent(
+        ADOPTED,
+        reason,
+        task=name,
+        proposal=proposal.id,
+        pictures=origins,
+        promised_rate=learned.promised_rate if learned else None,
+        learned=learned,
+    )
     with tray.change():
         tray.decide(proposal.id, ADOPTED_STATUS, name)
         tray.mark_changed(name)
         tray.record(event.to_json())
     return event
-
-
-def adopt_proposal(detector: Inspector, place: Path, number: int, name: str) -> WatchEvent:
-    """Learn an open proposal as ``name``, or merge the tasks that it names.
-
-    :raises InputError: there is no such proposal, the name is taken, or its pictures cannot be learned.
-    """
-    tray = Tray(place)
-    try:
-        proposal = tray.proposal(number)
-        kind = proposal.details.get("kind")
-        if kind == SPLIT:
-            raise InputError(
-                f"Proposal {number} is about splitting '{printable(proposal.details['tasks'][0])}', which is not done "
-                "here: learn its two groups of pictures under two names and forget the task, or dismiss the proposal."
-            )
-        if kind:
-            return finish_merge(detector, tray, begin_merge(detector, tray, proposal.details["tasks"], name))
-        if name in detector.store:
-            raise InputError(f"There is a task '{name}' already; choose another name.")
-        event = adopt(detector, tray, proposal._replace(task=name))
-    finally:
-        tray.close()
-    if event.kind == REFUSED:
-        raise InputError(f"Nothing was learned: {event.reason}.")
-    return event
-
-
-def open_proposals(place: Path) -> list[WatchEvent]:
-    """The open proposals, with the pictures and suspects that they have now."""
-    tray, found = Tray(place), []
-    try:
-        for each in tray.proposals(OPEN, LEARNING):
-            if "kind" in each.details:
-                found.append(proposed_event(each))
-                continue
-            pictures = tuple(kept.origin for kept in tray.pictures_of(each.id) if not kept.suspect)
-            suspects = tuple(Suspect(path, reason, score) for path, reason, score in each.details["suspects"])
-            rate = each.details["promised_rate"]
-            reason = f"{len(pictures) + len(suspects)} unknown pictures show the same"
-            found.append(
-                WatchEvent(PROPOSED, reason, proposal=each.id, pictures=pictures, suspects=suspects, promised_rate=rate)
-            )
-    finally:
-        tray.close()
-    return found
-
-
-def dismiss_proposal(place: Path, number: int) -> None:
-    """Leave out an open proposal, and keep its pictures no longer."""
-    tray = Tray(place)
-    try:
-        proposal = tray.proposal(number)
-        with tray.change():
-            tray.decide(proposal.id, DISMISSED)
-            reason = f"proposal {proposal.id} was dismissed by a person"
-            tray.record(WatchEvent(LEFT_OUT, reason, proposal=proposal.id).to_json())
-        tray.tidy()
-    finally:
-        tray.close()

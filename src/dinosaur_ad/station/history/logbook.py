@@ -46,15 +46,22 @@ class Logbook:
         sentence: str,
         detail: dict[str, Any] | None = None,
         parts: Sequence[int] = (),
+        sinks: Sequence[SinkConfig] = (),
     ) -> int:
-        """Note a warning, with the ids of the parts that show it; the id."""
+        """Note a warning, with the ids of the parts that show it, and in the same change the messages to ``sinks``; the
+        id."""
         row = WarningRow(raised=now_stamp(), kind=kind[:40], task=None if task is None else _name(task))
         row.sentence, row.detail, row.parts = storable_text(sentence), storable(detail or {}), list(map(int, parts))
-        return self._add(row)
+        with self.session() as session:
+            session.add(row)
+            session.flush()
+            queue_rows(session, "warning", str(row.id), warning_message(row), sinks)
+            return row.id
 
-    def warnings(self, open_only: bool = True, limit: int = 100) -> list[WarningRow]:
-        """Warnings, the newest first."""
+    def warnings(self, open_only: bool = True, limit: int = 100, kind: str | None = None) -> list[WarningRow]:
+        """Warnings (of a kind alone), the newest first."""
         statement = select(WarningRow).order_by(WarningRow.id.desc()).limit(limit)
+        statement = statement if kind is None else statement.where(WarningRow.kind == kind)
         return self._rows(statement.where(WarningRow.closed.is_(None)) if open_only else statement)
 
     def close_warning(self, warning_id: int, by: str) -> None:
@@ -93,6 +100,11 @@ class Logbook:
     def _rows(self, statement: Select[_Row]) -> list[_Row]:
         with self.session() as session:
             return list(session.scalars(statement))
+
+
+def warning_message(row: WarningRow) -> dict[str, Any]:
+    """A warning as the sinks and the event stream send it."""
+    return {name: getattr(row, name) for name in ("id", "kind", "task", "sentence", "parts", "detail")}
 
 
 def _name(text: str) -> str:

@@ -8,7 +8,15 @@ from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from starlette.requests import Request
 
-from dinosaur_ad.station.web import api_inspect, api_parts, api_people, api_plant, api_products, api_teaching
+from dinosaur_ad.station.web import (
+    api_inspect,
+    api_parts,
+    api_people,
+    api_plant,
+    api_products,
+    api_proposals,
+    api_teaching,
+)
 from dinosaur_ad.station.web.access import Viewer
 
 PREFIX = "/api/v1"
@@ -18,7 +26,7 @@ _DESCRIPTION = (
 )
 
 router = APIRouter()
-for _part in (api_plant, api_inspect, api_parts, api_products, api_teaching, api_people):
+for _part in (api_plant, api_inspect, api_parts, api_products, api_proposals, api_teaching, api_people):
     router.include_router(_part.router, prefix=PREFIX)
 router.include_router(api_plant.metrics_router)
 

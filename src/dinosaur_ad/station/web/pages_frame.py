@@ -22,6 +22,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from dinosaur_ad._text import printable, printable_line
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.station.config import LANGUAGES
+from dinosaur_ad.station.proposals import KIND
+from dinosaur_ad.station.tables import WarningRow
 from dinosaur_ad.station.web.access import Person, visitor
 from dinosaur_ad.station.web.catalogue import Catalogue, catalogue, key_of
 
@@ -37,6 +39,7 @@ NAVIGATION = (
     ("live", "/", "viewer"),
     ("parts", "/parts", "viewer"),
     ("teach", "/teach", "engineer"),
+    ("proposals", "/proposals", "viewer"),
     ("products", "/products", "viewer"),
     ("trends", "/trends", "viewer"),
     ("system", "/system", "viewer"),
@@ -83,6 +86,7 @@ def render(
         "path": request.url.path,
         "navigation": [each for each in NAVIGATION if person and person.may(each[2])],
         "open_warnings": _open_warnings(request) if person and not _is_fragment(request) else 0,
+        "proposals_waiting": station_of(request).proposals.waiting if person else 0,
     }
     body = templates().get_template(template).render(**context | values)
     return HTMLResponse(body, status)
@@ -140,9 +144,14 @@ def _is_fragment(request: Request) -> bool:
 
 def _open_warnings(request: Request) -> int:
     try:
-        return len(station_of(request).history.warnings(open_only=True))
+        return len(drift_warnings(station_of(request).history))
     except DinosaurError:  # the database is away; the page says so where it matters
         return 0
+
+
+def drift_warnings(history: Any, *, open_only: bool = True) -> list[WarningRow]:
+    """The warnings without the proposals, which have a page of their own; the newest first."""
+    return [each for each in history.warnings(open_only=open_only) if each.kind != KIND]
 
 
 def when(moment: str | datetime | None, text: Catalogue, form: str = "time") -> Markup | str:

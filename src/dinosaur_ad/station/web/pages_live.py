@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from dinosaur_ad.station.history.searching import PartQuery
 from dinosaur_ad.station.web.access import Operator, Viewer
-from dinosaur_ad.station.web.pages_frame import PageRoute, RowId, back_to, render, station_of
+from dinosaur_ad.station.web.pages_frame import PageRoute, RowId, back_to, drift_warnings, render, station_of
 from dinosaur_ad.station.web.pages_shown import ShownPart, ShownView, shown_part
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -48,7 +48,7 @@ def live_page(request: Request, person: Viewer) -> Response:
         counts=counts_today(station.history),
         joined=bool(station.config.part.views),
         newest=latest[0] if latest else None,
-        warnings=station.history.warnings(open_only=True),
+        warnings=drift_warnings(station.history),
         products=len(station.detector.tasks()),
     )
 
@@ -56,7 +56,7 @@ def live_page(request: Request, person: Viewer) -> Response:
 @router.get("/live/warnings")
 def live_warnings(request: Request, person: Viewer) -> Response:
     """The banner with the open warnings."""
-    return render(request, person, "_warnings.html", warnings=station_of(request).history.warnings(open_only=True))
+    return render(request, person, "_warnings.html", warnings=drift_warnings(station_of(request).history))
 
 
 @router.get("/live/counters")

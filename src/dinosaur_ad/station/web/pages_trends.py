@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from dinosaur_ad.station.web.access import Viewer
 from dinosaur_ad.station.web.chart_svg import ChartPoint, day_chart, per_day, score_chart
-from dinosaur_ad.station.web.pages_frame import ANSWERS, PageRoute, render, station_of, words
+from dinosaur_ad.station.web.pages_frame import ANSWERS, PageRoute, drift_warnings, render, station_of, words
 from dinosaur_ad.station.web.pages_shown import score_ratio
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -31,7 +31,7 @@ def trends_page(request: Request, person: Viewer, task: str = "", period: str = 
     chosen = period if period in PERIODS else "day"
     since = (datetime.now(UTC) - PERIODS[chosen]).isoformat(timespec="microseconds")
     points = [_point(each) for each in history.scores(task or None, since, MOST_POINTS)]
-    warnings = [each for each in history.warnings(open_only=False) if not task or each.task in (None, task)]
+    warnings = [each for each in drift_warnings(history, open_only=False) if not task or each.task in (None, task)]
     days = daily_counts(history, task or None)
     feedback = [each for each in history.feedback(limit=500) if not task or each.part.task == task]
     return render(
