@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import random
 import signal
@@ -35,7 +36,7 @@ TINY = replace(DEFAULT, name="tiny", layers=(0, 1), size=70)
 ENCODER = "tiny-dinov2"
 PRODUCT, SIZE, LEARNED_FROM, DIFFERENT = "gear", 140, 20, 12
 CAMERA = "camera"
-START_SECONDS, STUCK_SECONDS = 120.0, 120.0
+START_SECONDS, STUCK_SECONDS = 600.0, 120.0
 """When a start is given up, and how long nothing may be recorded at the end while parts are missing."""
 FILES_A_SECOND, UPLOADS_A_SECOND = 4.0, 10.0
 SENDERS = 3
@@ -169,15 +170,18 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def kill_run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:
-    """Kill a station ``count`` times at random moments while pictures come; what its history has at the end."""
-    chance = random.Random(seed)
+def kill_run(folder: Path, count: int, seed: int = 0, minutes: float = math.inf) -> dict[str, Any]:
+    """Kill a station ``count`` times at random moments while pictures come; what its history has at the end.
+
+    After so many ``minutes`` there are no more kills; the result says how many there were.
+    """
+    chance, kills, ends = random.Random(seed), 0, time.monotonic() + 60 * minutes
     teach(folder / "store")
     with Line(folder / "pictures") as line:
         station = StationProcess(folder, line)
         try:
-            for number in range(count):
-                print(f"\r{number} of {count} kills", end="", file=sys.stderr, flush=True)
+            while kills < count and time.monotonic() < ends:
+                print(f"\r{kills} of {count} kills", end="", file=sys.stderr, flush=True)
                 station.start()
                 if chance.random() < KILLED_WHILE_STARTING:
                     time.sleep(chance.uniform(0.0, 2.0))
@@ -185,6 +189,7 @@ def kill_run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:
                     station.answer()
                     time.sleep(chance.uniform(0.0, 2.0))
                 station.kill()
+                kills += 1
             station.start()
             station.answer()
         except BaseException:
@@ -195,7 +200,7 @@ def kill_run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:
     finally:
         station.stop()
     times = {"back_seconds": station.back, "back_cpu_seconds": station.back_cpu}
-    return {"kills": count, "seed": seed} | checked(folder, line) | times
+    return {"kills": kills, "seed": seed} | checked(folder, line) | times
 
 
 def _until_recorded(folder: Path, count: int) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -106,7 +107,7 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The result of a verb."""
     match options.verb:
         case "kills":
-            return kill_run(folder, options.count, options.seed)
+            return kill_run(folder, options.count, options.seed, options.minutes)
         case "soak":
             return soak_run(folder, options.encoder, options.parts, options.minutes, options.every)
         case "latency":
@@ -125,10 +126,11 @@ def _parser() -> argparse.ArgumentParser:
     kills = verbs.add_parser("kills", help="kill a station again and again")
     kills.add_argument("--count", type=int, default=200)
     kills.add_argument("--seed", type=int, default=0)
+    kills.add_argument("--minutes", type=float, default=math.inf, help="end earlier, after so many")
     soak = verbs.add_parser("soak", help="judge many parts")
     soak.add_argument("--encoder", choices=tuple(LINE_ENCODERS), default="small")
     soak.add_argument("--parts", type=int, default=200_000)
-    soak.add_argument("--minutes", type=float, default=600.0, help="end earlier, after so many")
+    soak.add_argument("--minutes", type=float, default=math.inf, help="end earlier, after so many")
     soak.add_argument("--every", type=int, default=1000, help="parts between two samples")
     latency = verbs.add_parser("latency", help="two cameras, with and without 20 open pages")
     strangers = verbs.add_parser("strangers", help="two cameras, with and without 500 requests a second")
