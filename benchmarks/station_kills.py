@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import os
 import random
 import signal
 import sqlite3
@@ -34,9 +36,9 @@ TINY = replace(DEFAULT, name="tiny", layers=(0, 1), size=70)
 ENCODER = "tiny-dinov2"
 PRODUCT, SIZE, LEARNED_FROM, DIFFERENT = "gear", 140, 20, 12
 CAMERA = "camera"
-START_SECONDS, END_SECONDS = 120.0, 300.0
-"""When a start, and the work that is left at the end, are given up."""
-FILES_A_SECOND, UPLOADS_A_SECOND = 12.0, 10.0
+START_SECONDS, STUCK_SECONDS = 600.0, 120.0
+"""When a start is given up, and how long nothing may be recorded at the end while parts are missing."""
+FILES_A_SECOND, UPLOADS_A_SECOND = 4.0, 10.0
 SENDERS = 3
 """Programs that upload at the same time, so that most kills meet one."""
 KILLED_WHILE_STARTING = 0.3
@@ -114,6 +116,7 @@ class StationProcess:
     def __init__(self, folder: Path, line: Line) -> None:
         self.folder, self.line = folder, line
         self.back: list[float] = []
+        self.back_cpu: list[float] = []
         self._process: subprocess.Popen[str] | None = None
         settings = f'store = "store"\n[[source]]\nname = "{CAMERA}"\nkind = "folder"\npath = "{line.folder.name}"\n'
         (folder / "station.toml").write_text(settings)
@@ -128,7 +131,7 @@ class StationProcess:
             )
 
     def answer(self) -> None:
-        """Wait until it answers, and note how long that took."""
+        """Wait until it answers, and note how long that took, and how much of a processor."""
         assert self._process is not None
         assert self._process.stdout is not None
         said = self._process.stdout.readline()
@@ -137,7 +140,8 @@ class StationProcess:
         url = said.split()[1]
         while time.monotonic() < self._began + START_SECONDS:
             with suppress(OSError), urllib.request.urlopen(f"{url}/api/v1/health", timeout=5):
-                self.back.append(time.monotonic() - self._began)
+                self.back.append(round(time.monotonic() - self._began, 3))
+                self.back_cpu.append(cpu_seconds(self._process.pid))
                 self.line.url = url
                 return
             time.sleep(0.01)
@@ -160,14 +164,24 @@ class StationProcess:
             self._process = None
 
 
-def kill_run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:
-    """Kill a station ``count`` times at random moments while pictures come; what its history has at the end."""
-    chance = random.Random(seed)
+def cpu_seconds(process: int) -> float:
+    """What a process has used of the processors so far: the time it would take alone, at most."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def kill_run(folder: Path, count: int, seed: int = 0, minutes: float = math.inf) -> dict[str, Any]:
+    """Kill a station ``count`` times at random moments while pictures come; what its history has at the end.
+
+    After so many ``minutes`` there are no more kills; the result says how many there were.
+    """
+    chance, kills, ends = random.Random(seed), 0, time.monotonic() + 60 * minutes
     teach(folder / "store")
     with Line(folder / "pictures") as line:
         station = StationProcess(folder, line)
         try:
-            for _ in range(count):
+            while kills < count and time.monotonic() < ends:
+                print(f"\r{kills} of {count} kills", end="", file=sys.stderr, flush=True)
                 station.start()
                 if chance.random() < KILLED_WHILE_STARTING:
                     time.sleep(chance.uniform(0.0, 2.0))
@@ -175,6 +189,7 @@ def kill_run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:
                     station.answer()
                     time.sleep(chance.uniform(0.0, 2.0))
                 station.kill()
+                kills += 1
             station.start()
             station.answer()
         except BaseException:
@@ -184,16 +199,18 @@ def kill_run(folder: Path, count: int, seed: int = 0) -> dict[str, Any]:
         _until_recorded(folder, len(line.files) + len(line.acknowledged))
     finally:
         station.stop()
-    return {"kills": count, "seed": seed} | checked(folder, line) | {"back_seconds": station.back}
+    times = {"back_seconds": station.back, "back_cpu_seconds": station.back_cpu}
+    return {"kills": kills, "seed": seed} | checked(folder, line) | times
 
 
 def _until_recorded(folder: Path, count: int) -> None:
-    """Wait until the history has so many parts; what is missing then is said by the check."""
-    ends = time.monotonic() + END_SECONDS
+    """Wait until the history has so many parts, as long as more come; what is missing then is said by the check."""
+    recorded, since = -1, time.monotonic()
     with sqlite3.connect(f"file:{_database(folder)}?mode=ro", uri=True) as database:
-        while time.monotonic() < ends:
-            if database.execute("SELECT COUNT(*) FROM parts").fetchone()[0] >= count:
-                return
+        while recorded < count and time.monotonic() < since + STUCK_SECONDS:
+            before = recorded
+            recorded = database.execute("SELECT COUNT(*) FROM parts").fetchone()[0]
+            since = since if recorded == before else time.monotonic()
             time.sleep(0.1)
 
 

@@ -1,113 +1,73 @@
-"""Whether a station loses or doubles parts when it is killed, and whether it grows or slows down over many parts.
+"""What a station promises of itself, measured: nothing lost, no growth, verdicts in time, judging undisturbed.
 
     python -m benchmarks.station_soak kills --count 200
-    python -m benchmarks.station_soak soak --parts 100000
+    python -m benchmarks.station_soak soak --encoder small --parts 200000 --minutes 25
+    python -m benchmarks.station_soak soak --encoder fast --parts 5000
+    python -m benchmarks.station_soak latency
+    python -m benchmarks.station_soak shown
+    python -m benchmarks.station_soak strangers
+    python -m benchmarks.station_soak install
     python -m benchmarks.station_soak table results/station_soak.json
 
-Both use the encoder of random parameters, so that everything but the encoder is what is measured.
+``small`` is an encoder of random parameters, so that everything but the encoder is what is measured; ``fast`` is the
+preset of that name with the embedded encoder. Every result is stored beside the others, with the machine and its load.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks import machine
-from benchmarks.station_kills import CAMERA, DIFFERENT, ENCODER, TINY, gears, kill_run, teach
+from benchmarks.station_install import install_run
+from benchmarks.station_kills import CAMERA, DIFFERENT, kill_run
+from benchmarks.station_latency import latency_run, shown_run, strangers_run
+from benchmarks.station_line import LINE_ENCODERS, Visit, running_station
+from benchmarks.station_tables import TABLES, table
 from dinosaur_ad._atomic import write_atomic
-from dinosaur_ad.station.client import StationClient, StationError
 
 RESULTS = Path("results/station_soak.json")
+ASKED_EVERY = 100
+"""Parts between two times that the pages are asked for."""
 
 
-# --- soak ---
-
-
-@contextmanager
-def running_station(folder: Path) -> Iterator[tuple[Any, str]]:
-    """A station with its page in this process, and the address of the page."""
-    from dinosaur_ad.station.config import HistoryConfig, ServerConfig, StationConfig
-    from dinosaur_ad.station.service import Station
-    from dinosaur_ad.station.web.app import create_app, make_server
-
-    teach(folder / "store")
-    server = ServerConfig(port=0, requests_a_second=10_000.0)
-    config = StationConfig(folder / "store", folder / "own", server, HistoryConfig(keep_bytes="200MB"))
-    station = Station(config, encoder=ENCODER, preset=TINY)
-    station.start()
-    web = make_server(create_app(station), server)
-    thread = threading.Thread(target=web.run, daemon=True)
-    thread.start()
-    try:
-        while not web.started:
-            time.sleep(0.01)
-        yield station, f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        web.should_exit = True
-        thread.join(30)
-        station.stop()
-
-
-def soak_run(folder: Path, parts: int, every: int) -> dict[str, Any]:
+def soak_run(folder: Path, name: str, parts: int, minutes: float, every: int) -> dict[str, Any]:
     """Judge parts one after the other while a page listens and is asked for now and then; samples of what it takes."""
     from dinosaur_ad.station.part import Picture
 
-    pictures, samples = gears(1000, DIFFERENT), []
-    with running_station(folder) as (station, url):
-        listener = threading.Thread(target=_listen, args=(url,), daemon=True)
-        listener.start()
-        bare = _bare_encoder(station, pictures)
-        began = time.monotonic()
-        for number in range(parts):
-            taken = datetime.now(UTC)
-            picture = Picture(f"{CAMERA}:{number}", CAMERA, taken, pixels=pictures[number % DIFFERENT])
+    encoder = LINE_ENCODERS[name]
+    pictures, samples = encoder.pictures(1000, DIFFERENT), []
+    with running_station(folder, encoder, requests_a_second=10_000.0) as (station, url), Visit("pages", url, 1):
+        began, done = time.monotonic(), 0
+        while done < parts and time.monotonic() < began + 60 * minutes:
+            picture = Picture(f"{CAMERA}:{done}", CAMERA, datetime.now(UTC), pixels=pictures[done % DIFFERENT])
             station.pipeline.inspect(picture)
-            if number % 100 == 99:
+            done += 1
+            if done % ASKED_EVERY == 0:
                 station.recorder.settle(60)
                 for path in ("/", "/parts", "/api/v1/state", "/metrics"):
                     with urllib.request.urlopen(url + path, timeout=60) as answer:
                         answer.read()
-            if (number + 1) % every == 0:
-                samples.append(_sample(station, number + 1, time.monotonic() - began))
+            if done % every == 0:
+                samples.append(_sample(station, done, time.monotonic() - began))
                 print(samples[-1], file=sys.stderr, flush=True)
-        after = _bare_encoder(station, pictures)
-        not_kept = station.recorder.state()["not_kept"]
-    growth = _growth(samples)
-    return {"parts": parts, "not_kept": not_kept, "bare_encoder_ms": {"before": bare, "after": after}} | {
-        "samples": samples,
-        "growth": growth,
-    }
-
-
-def _listen(url: str) -> None:
-    with suppress(StationError, OSError):
-        for _ in StationClient(url).events():
-            pass
-
-
-def _bare_encoder(station: Any, pictures: list[NDArray[np.uint8]], rounds: int = 300) -> dict[str, float]:
-    """The encoder alone, in milliseconds a picture."""
-    times = []
-    for number in range(rounds):
-        began = time.perf_counter()
-        station.detector.encoder.encode([pictures[number % DIFFERENT]])
-        times.append((time.perf_counter() - began) * 1e3)
-    p50, p99 = np.percentile(times, (50, 99))
-    return {"p50": round(float(p50), 2), "p99": round(float(p99), 2)}
+        station.recorder.settle(60)
+        state, recorded = station.recorder.state(), sum(station.history.counts().values())
+        info = station.detector.info()
+    found = {"parts": done, "recorded": recorded, "not_kept": state["not_kept"], "info": info}
+    return found | {"samples": samples, "growth": _growth(samples)}
 
 
 def _sample(station: Any, parts: int, seconds: float) -> dict[str, Any]:
@@ -134,76 +94,74 @@ def _growth(samples: list[dict[str, Any]]) -> dict[str, float]:
     return {name: round(float(value), 2) for name, value in slopes.items()}
 
 
-# --- results ---
-
-
-def stored(file: Path, name: str, result: dict[str, Any]) -> None:
-    """Put a result beside the others of the file."""
+def stored(file: Path, name: str, before: dict[str, Any], result: dict[str, Any]) -> None:
+    """Put a result beside the others of the file; ``before`` are the facts of the machine when it began."""
     document = json.loads(file.read_text()) if file.exists() else {}
-    document[name] = {"machine": machine.facts(), "date": datetime.now(UTC).date().isoformat()} | result
+    facts = before | {"load_after": os.getloadavg()[0]}
+    document[name] = {"machine": facts, "date": datetime.now(UTC).date().isoformat()} | result
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(file, (json.dumps(document, indent=1) + "\n").encode())
+    write_atomic(file, (json.dumps(document) + "\n").encode())
 
 
-def table(document: dict[str, Any]) -> str:
-    """The results as Markdown."""
-    found = []
-    if kills := document.get("kills"):
-        back = np.asarray(kills["back_seconds"])
-        facts = {
-            "kills": kills["kills"],
-            "pictures in the folder / acknowledged uploads": f"{kills['files']} / {kills['uploads']}",
-            "lost / recorded twice": f"{len(kills['lost'])} / {len(kills['twice'])}",
-            "pictures lost or unreadable": kills["pictures_lost"],
-            "store": kills["store"] or "intact",
-            "answers again after, median / longest": f"{np.median(back):.1f} s / {back.max():.1f} s",
-        }
-        found.append("\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]))
-    if soak := document.get("soak"):
-        lines = [
-            "| parts | memory | handles | frame to verdict p50 / p99 | encoder within it p50 / p99 |",
-            "|--:" * 5 + "|",
-        ]
-        samples = soak["samples"]
-        for each in samples[:: max(1, len(samples) // 10)]:
-            times = (f"{each[name]['p50']:.1f} / {each[name]['p99']:.1f} ms" for name in ("total_ms", "encode_ms"))
-            lines.append(
-                f"| {each['parts']} | {each['resident_mb']:.0f} MB | {each['handles']} | {' | '.join(times)} |"
-            )
-        before, after = soak["bare_encoder_ms"]["before"], soak["bare_encoder_ms"]["after"]
-        said = (
-            f"The encoder alone: {before['p50']} / {before['p99']} ms before, {after['p50']} / {after['p99']} ms after."
-        )
-        if growth := soak["growth"]:
-            said += f" In the second half memory grows by {growth['resident_mb']} MB in 10,000 parts."
-        found.append("\n".join([*lines, "", said]))
-    return "\n\n".join(found)
+def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The result of a verb."""
+    match options.verb:
+        case "kills":
+            return kill_run(folder, options.count, options.seed, options.minutes)
+        case "soak":
+            return soak_run(folder, options.encoder, options.parts, options.minutes, options.every)
+        case "latency":
+            return latency_run(folder, options.rounds, options.seconds)
+        case "strangers":
+            return strangers_run(folder, options.rounds, options.seconds)
+        case "shown":
+            return shown_run(folder, options.parts, options.period, options.browser)
+        case _:
+            return install_run(folder, options.starts)
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.station_soak", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     kills = verbs.add_parser("kills", help="kill a station again and again")
     kills.add_argument("--count", type=int, default=200)
     kills.add_argument("--seed", type=int, default=0)
+    kills.add_argument("--minutes", type=float, default=math.inf, help="end earlier, after so many")
     soak = verbs.add_parser("soak", help="judge many parts")
-    soak.add_argument("--parts", type=int, default=100_000)
+    soak.add_argument("--encoder", choices=tuple(LINE_ENCODERS), default="small")
+    soak.add_argument("--parts", type=int, default=200_000)
+    soak.add_argument("--minutes", type=float, default=math.inf, help="end earlier, after so many")
     soak.add_argument("--every", type=int, default=1000, help="parts between two samples")
-    shown = verbs.add_parser("table", help="print a stored result as Markdown")
-    shown.add_argument("file", type=Path)
-    for each in (kills, soak):
+    latency = verbs.add_parser("latency", help="two cameras, with and without 20 open pages")
+    strangers = verbs.add_parser("strangers", help="two cameras, with and without 500 requests a second")
+    for each in (latency, strangers):
+        each.add_argument("--rounds", type=int, default=10)
+        each.add_argument("--seconds", type=float, default=15.0, help="of each turn")
+    shown = verbs.add_parser("shown", help="from the verdict to the page in a browser")
+    shown.add_argument("--parts", type=int, default=100)
+    shown.add_argument("--period", type=float, default=0.5, help="seconds between two parts")
+    shown.add_argument("--browser", default="/usr/bin/chromium")
+    install = verbs.add_parser("install", help="megabytes on the disk, seconds to start")
+    install.add_argument("--starts", type=int, default=7)
+    for each in (kills, soak, latency, strangers, shown, install):
         each.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
+    reader = verbs.add_parser("table", help="print the stored results as Markdown")
+    reader.add_argument("file", type=Path)
+    reader.add_argument("--only", choices=tuple(TABLES))
+    return parser
+
+
+def main() -> None:
+    options = _parser().parse_args()
     if options.verb == "table":
-        print(table(json.loads(options.file.read_text())))
+        print(table(json.loads(options.file.read_text()), options.only))
         return
+    name = f"soak-{options.encoder}" if options.verb == "soak" else options.verb
+    before = machine.facts()
     with tempfile.TemporaryDirectory(prefix="station-soak-") as folder:
-        if options.verb == "kills":
-            result = kill_run(Path(folder), options.count, options.seed)
-        else:
-            result = soak_run(Path(folder), options.parts, options.every)
-    stored(options.out, options.verb, result)
-    print(table({options.verb: result}))
+        result = measured(options, Path(folder))
+    stored(options.out, name, before, result)
+    print(table({name: json.loads(options.out.read_text())[name]}))
 
 
 if __name__ == "__main__":

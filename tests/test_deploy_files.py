@@ -92,7 +92,8 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
 
 
 def test_the_example_settings_are_accepted_as_they_are_and_with_every_example_in_them(tmp_path: Path) -> None:
-    from dinosaur_ad.station.config import StationConfig, read_config
+    from dinosaur_ad.station.config import StationConfig
+    from dinosaur_ad.station.config_file import read_config
 
     text = (DEPLOY / "station.toml").read_text()
     config = read_config(DEPLOY / "station.toml", "store")
@@ -138,7 +139,7 @@ def test_the_compose_file_has_all_it_names() -> None:
 
 
 def test_the_settings_of_the_container_fit_the_compose_file() -> None:
-    from dinosaur_ad.station.config import read_config
+    from dinosaur_ad.station.config_file import read_config
 
     services = compose()["services"]
     config = read_config(DEPLOY / "compose" / "station.toml", "/data/store")

@@ -19,10 +19,10 @@ pytest.importorskip("sqlalchemy", reason="needs the extra station")
 
 from access_helpers import add_people, fake_station, new_app, served
 
-from dinosaur_ad.station.bus import Subscription
+from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.client import StationClient, StationError
 from dinosaur_ad.station.web import connections, limits
-from dinosaur_ad.station.web.event_stream import EventStreams, _waiting
+from dinosaur_ad.station.web.event_stream import EventStreams
 
 DEADLINE = 20.0
 
@@ -113,16 +113,22 @@ def test_a_stream_ends_with_its_session(station: Any) -> None:
         assert listener.found == []
 
 
-def test_someone_slow_is_told_what_was_dropped() -> None:
-    from dinosaur_ad.station.bus import Message
+def test_someone_slow_is_told_what_was_dropped_and_others_get_all() -> None:
+    bus = Bus()
+    streams = EventStreams(bus)
+    with bus.subscribed(2) as slow, bus.subscribed(200) as quick:
+        for number in range(150):
+            bus.publish("part", {"id": number})
+        sent, told = streams.waiting(quick, 0)
+        assert (told, data(sent)) == (0, [{"id": number} for number in range(150)])
+        sent, told = streams.waiting(slow, 0)
+        assert data(sent) == [{"count": 148}, {"id": 148}, {"id": 149}]
+        assert streams.waiting(slow, told) == (b"", 148)
 
-    messages = Subscription(2)
-    for number in range(5):
-        messages.put(Message("part", {"id": number}))
-    sent, told = _waiting(messages, 0)
-    bodies = [json.loads(line[6:]) for line in sent.decode().splitlines() if line.startswith("data: ")]
-    assert bodies == [{"count": 3}, {"id": 3}, {"id": 4}]
-    assert _waiting(messages, told) == (b"", 3)
+
+def data(sent: bytes) -> list[dict[str, int]]:
+    """The bodies of events."""
+    return [json.loads(line[6:]) for line in sent.decode().splitlines() if line.startswith("data: ")]
 
 
 def test_a_body_that_stalls_is_given_up(station: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,14 @@ from dinosaur_ad.station.config import (
     SourceConfig,
     StationConfig,
     TeachingConfig,
-    read_config,
 )
+from dinosaur_ad.station.config_checks import check_files
+from dinosaur_ad.station.config_file import read_config
 
 PAGE = Path(__file__).parents[2] / "docs" / "station" / "config.md"
+
+
+WEBHOOK = '[[sink]]\nname = "hook"\nkind = "webhook"\nurl = "https://x"\n'
 
 
 def config(tmp_path: Path, text: str) -> StationConfig:
@@ -86,7 +90,14 @@ def test_values_have_the_types_that_the_settings_say(tmp_path: Path) -> None:
         ('[[sink]]\nname = "a"\nkind = "mqtt"\nurl = "x"', "needs url"),
         ('[[sink]]\nname = "a"\nkind = "webhook"\nurl = "https://x"', "needs secret_file"),
         ('[[sink]]\nname = "a"\nkind = "mqtt"\nurl = "mqtt://x"\nverdicts = ["bad"]', "is one of normal"),
+        ('[[sink]]\nname = "a"\nkind = "mqtt"\nurl = "mqtt://"', "names no host"),
+        ('[[sink]]\nname = "a"\nkind = "mqtt"\nurl = "mqtt://x:99999"', "is no address"),
+        ('[[sink]]\nname = "a"\nkind = "mqtt"\nurl = "mqtt://me:secret@x"', "write username"),
         ("[drift]\nfalse_warnings = 2", "between 1e-09 and 0.5"),
+        ("[drift]\nminimum_parts = 0", "between 1 and 10000"),
+        ("[server]\nrequests_a_second = 0", "between 0.1 and"),
+        ("[history]\nkeep_days = -3", "keep_days lies between 0.01 and"),
+        ("[history]\nkeep_days_defects = nan", "keep_days_defects lies between 0.01 and"),
         ("not toml", "are not TOML"),
     ],
 )
@@ -94,6 +105,26 @@ def test_what_is_wrong_is_one_sentence_that_names_the_file(tmp_path: Path, text:
     with pytest.raises(InputError, match=sentence) as refused:
         config(tmp_path, text)
     assert "station.toml" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('[server]\ntls_certificate = "c.pem"\ntls_key = "k.pem"', r"tls_certificate: .*c\.pem cannot be read"),
+        ('[server]\ntls_certificate = "junk"\ntls_key = "junk"', "are no certificate with its key"),
+        (WEBHOOK + 'secret_file = "none.key"', r"secret_file of .*'hook' in .*none\.key cannot be read"),
+        (WEBHOOK + 'secret_file = "empty"', "should hold the secret_file .* but it is empty"),
+        ('[[source]]\nname = "a"\nkind = "camera"\ntrigger = "present"\nempty = "e.png"', "no picture .*e.png"),
+    ],
+)
+def test_files_that_the_settings_name_are_looked_for_before_anything_starts(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    (tmp_path / "junk").write_text("no key")
+    (tmp_path / "empty").touch()
+    with pytest.raises(InputError, match=sentence) as refused:
+        check_files(config(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 

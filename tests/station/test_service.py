@@ -12,11 +12,15 @@ import pytest
 pytest.importorskip("fastapi", reason="the station is not installed (it comes with the extra 'station')")
 pytest.importorskip("sqlalchemy", reason="the station is not installed (it comes with the extra 'station')")
 
+from history_helpers import PostgresServer
+from outbox_helpers import until
 from PIL import Image
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.presets import DEFAULT
-from dinosaur_ad.station.config import SourceConfig, StationConfig, read_config
+from dinosaur_ad.station.bus import Subscription
+from dinosaur_ad.station.config import SourceConfig, StationConfig
+from dinosaur_ad.station.config_file import read_config
 from dinosaur_ad.station.demo_line import KNOWN, UNKNOWN_PRODUCT, demo_parts
 from dinosaur_ad.station.history.searching import PartQuery
 from dinosaur_ad.station.service import Station
@@ -33,8 +37,9 @@ def pictures(folder: Path, count: int, seed: int) -> None:
         Image.fromarray(pixels).save(folder / f"{seed}-{number:03d}.png")
 
 
-def station(tmp_path: Path, *sources: SourceConfig) -> Station:
+def station(tmp_path: Path, *sources: SourceConfig, url: str = "") -> Station:
     config: StationConfig = replace(read_config(None, tmp_path / "store", tmp_path / "own"), sources=sources)
+    config = replace(config, history=replace(config.history, url=url))
     return Station(config, encoder="tiny-dinov2", preset=TINY)
 
 
@@ -47,6 +52,14 @@ def wait_for_parts(made: Station, count: int) -> None:
     with made.bus.subscribed() as messages:
         while recorded(made) < count:
             assert messages.take(30.0), f"{recorded(made)} of {count} parts are recorded"
+
+
+def wait_for(messages: Subscription, kind: str, count: int) -> None:
+    """Wait for so many messages of a kind."""
+    while count:
+        message = messages.take(60.0)
+        assert message, f"{count} more messages '{kind}' should come"
+        count -= message.kind == kind
 
 
 def left_running(before: set[threading.Thread]) -> list[str]:
@@ -105,6 +118,28 @@ def test_two_stations_cannot_share_a_folder(tmp_path: Path) -> None:
     third = station(tmp_path)
     third.start()
     third.stop()
+
+
+def test_it_starts_while_its_database_is_away_and_goes_on_once_it_is_there(tmp_path: Path) -> None:
+    """A line does not wait for the server of the plant; the part comes into the history later."""
+    server = PostgresServer()
+    try:
+        pictures(tmp_path / "in", 2, seed=1)
+        made = station(tmp_path, SourceConfig("camera-1", "folder", path=tmp_path / "in"), url=server.url)
+        with made.bus.subscribed() as messages:
+            made.start()
+            try:
+                wait_for(messages, "part", 2)
+                until(lambda: "does not answer" in made.ready(), "it says that the database is away")
+                assert "error" in made.state()["counts"]
+                server.start()
+                wait_for(messages, "recorded", 2)
+                assert recorded(made) == 2
+                assert "No product" in made.ready()
+            finally:
+                made.stop()
+    finally:
+        server.remove()
 
 
 def test_a_trigger_by_mqtt_needs_a_broker_and_nothing_is_left_running(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def station(arguments: argparse.Namespace) -> int:
     for package in NEEDED:
         require(package, "The station")
     from dinosaur_ad.encoders.options import EncoderOptions
+    from dinosaur_ad.station.config_checks import check_files
     from dinosaur_ad.station.demo_line import demo_config
     from dinosaur_ad.station.service import Station
 
@@ -64,6 +65,7 @@ def station(arguments: argparse.Namespace) -> int:
         return _add_admin(config, arguments.add_admin)
     if arguments.demo:
         config = demo_config(config)
+    check_files(config)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     with _ending_when_told(), _bound(config.server.host, config.server.port) as listening:
         bound = replace(config.server, port=listening.getsockname()[1])
@@ -106,7 +108,7 @@ def _ending_when_told() -> Iterator[None]:
 
 
 def _config(arguments: argparse.Namespace) -> StationConfig:
-    from dinosaur_ad.station.config import read_config
+    from dinosaur_ad.station.config_file import read_config
 
     store = arguments.store or os.environ.get("DINOSAUR_STORE")
     if arguments.demo:

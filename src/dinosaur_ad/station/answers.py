@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from dinosaur_ad.errors import DinosaurError, InputError
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.feedback_tray import TrayGroup, grouped_feedback, task_of
+from dinosaur_ad.station.history.database import HistoryDownError
 from dinosaur_ad.station.jobs import Job, Outcome
 
 if TYPE_CHECKING:
@@ -17,8 +19,12 @@ if TYPE_CHECKING:
     from dinosaur_ad.station.tables import FeedbackRow
     from dinosaur_ad.station.teaching import Teaching
 
+log = logging.getLogger(__name__)
+
 POLICY = "policy: auto"
 """Who teaches where nobody has to approve."""
+RESUME_SECONDS = 5.0
+"""Between two questions to a history that is away at the start."""
 
 
 class Answers:
@@ -28,9 +34,37 @@ class Answers:
         self._teaching, self._history, self._bus = teaching, history, bus
         self._lock = threading.Lock()
         self._being_taught: set[int] = set()
+        self._ended = threading.Event()
+        self._resuming: threading.Thread | None = None
 
-    def resume(self) -> None:
-        """Do what a stop left undone: defects that were not kept yet."""
+    def start(self) -> None:
+        """Do what a stop left undone; where the history is away that waits for it, and this does not."""
+        self._ended.clear()
+        try:
+            self._resume()
+        except HistoryDownError:
+            self._resuming = threading.Thread(target=self._resume_later, name="station-answers", daemon=True)
+            self._resuming.start()
+
+    def stop(self) -> None:
+        """Wait no longer for a history that is away."""
+        self._ended.set()
+        if self._resuming is not None:
+            self._resuming.join()
+
+    def _resume_later(self) -> None:
+        while not self._ended.wait(RESUME_SECONDS):
+            try:
+                self._resume()
+                return
+            except HistoryDownError:
+                continue
+            except Exception:
+                log.exception("Answers of before the start could not be looked at.")
+                return
+
+    def _resume(self) -> None:
+        """Keep the defects that were not kept yet."""
         for row in reversed(self._history.feedback("waiting")):
             if row.answer == "defect":
                 self._keep_defect(row)

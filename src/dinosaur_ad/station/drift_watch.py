@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -136,7 +136,7 @@ class DriftWatch:
         return {"products": products, "limit": 1 / self._config.false_warnings, "dropped": self.dropped}
 
     def _run(self) -> None:
-        self._tried("What was seen before could not be read", self._read_history)
+        read = self._tried("What was seen before could not be read", self._read_history)
         while True:
             with self._some:
                 self._busy = False
@@ -145,13 +145,18 @@ class DriftWatch:
                 if self._stopping:
                     return
                 part, self._busy = self._waiting.popleft(), True
-            self._tried("A part could not be looked at", partial(self._look_at, part))
+            read = read or self._tried("What was seen before could not be read", self._read_history)
+            if read:
+                self._tried("A part could not be looked at", partial(self._look_at, part))
 
-    def _tried(self, what: str, work: Any) -> None:
+    def _tried(self, what: str, work: Callable[[], None]) -> bool:
+        """Whether a piece of work did not fail; what fails is logged, and the next part goes on."""
         try:
             work()
-        except Exception as error:  # a database that is down, a product that was forgotten: the next part goes on
+            return True
+        except Exception as error:  # a database that is down, a product that was forgotten
             log.warning("%s for drift: %s", what, printable(error), exc_info=not isinstance(error, DinosaurError))
+            return False
 
     # --- parts ---
 

@@ -73,10 +73,11 @@ class Teaching:
         """Begin to teach; the store is made if there is none."""
         self._own, self._quick = self.another_detector(), self.another_detector()
         self.queue.start()
-        self.answers.resume()
+        self.answers.start()
 
     def stop(self) -> None:
         """Finish what is being taught, and end; what waits in the tray stays there."""
+        self.answers.stop()
         self.queue.stop()
 
     def state(self) -> dict[str, Any]:

@@ -58,6 +58,10 @@ def database_url(url: str, folder: Path) -> URL:
         ) from None
     if parsed.drivername in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreError(
+            f"'{printable(parsed.drivername, 60)}' is no database that the history can use; take SQLite or PostgreSQL."
+        )
     return parsed
 
 

@@ -27,6 +27,7 @@ from dinosaur_ad.station.web.api_errors import UNEXPECTED, add_error_handlers, e
 from dinosaur_ad.station.web.connections import WatchedConnection
 from dinosaur_ad.station.web.event_stream import EventStreams
 from dinosaur_ad.station.web.limits import BodyLimit, Doors, LoginBackoff
+from dinosaur_ad.station.web.picture_shelf import PictureShelf
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ def create_app(station: Any) -> FastAPI:
     )
     app.state.station = station
     app.state.streams = EventStreams(station.bus)
+    app.state.pictures = PictureShelf()
     app.state.backoff = LoginBackoff()
     add_error_handlers(app)
     for part in (sessions, event_stream, api, pages):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
@@ -20,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dinosaur_ad.station.bus import Bus, Subscription
+from dinosaur_ad.station.bus import Bus, Message, Subscription
 from dinosaur_ad.station.web.access import Person, Viewer
 from dinosaur_ad.station.web.api_errors import error_response
 from dinosaur_ad.station.web.api_json import plain
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 MOST_OPEN = 50
 HEARTBEAT_SECONDS = 15.0
 RECONNECT_MS = 2000
+REMEMBERED = 64
+"""Messages whose bytes are kept, for streams that send them a moment later."""
 
 
 class EventStreams:
@@ -38,6 +41,7 @@ class EventStreams:
     def __init__(self, bus: Bus, most: int = MOST_OPEN, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         self._bus, self._most, self._heartbeat = bus, most, heartbeat
         self._wakers: set[asyncio.Event] = set()
+        self._sent: OrderedDict[int, tuple[Message, bytes]] = OrderedDict()
         self._closed = False
 
     def __len__(self) -> int:
@@ -76,7 +80,7 @@ class EventStreams:
             yield f"retry: {RECONNECT_MS}\n: open\n\n".encode()
             told = 0
             while not self._closed:
-                waiting, told = _waiting(messages, told)
+                waiting, told = self.waiting(messages, told)
                 if waiting:
                     yield waiting
                     continue
@@ -88,16 +92,24 @@ class EventStreams:
                     yield b": heartbeat\n\n"
                 waker.clear()
 
+    def waiting(self, messages: Subscription, told: int) -> tuple[bytes, int]:
+        """All messages that wait, and how many dropped ones have been told of by now."""
+        found = []
+        while message := messages.take():
+            found.append(self._as_event(message))
+        if messages.dropped > told:
+            found.insert(0, event("dropped", {"count": messages.dropped - told}))
+            told = messages.dropped
+        return b"".join(found), told
 
-def _waiting(messages: Subscription, told: int) -> tuple[bytes, int]:
-    """All messages that wait, and how many dropped ones have been told of by now."""
-    found = []
-    while message := messages.take():
-        found.append(event(message.kind, message.body))
-    if messages.dropped > told:
-        found.insert(0, event("dropped", {"count": messages.dropped - told}))
-        told = messages.dropped
-    return b"".join(found), told
+    def _as_event(self, message: Message) -> bytes:
+        """A message as it is sent, made once for all streams."""
+        known = self._sent.get(id(message))
+        if known is None:
+            known = self._sent[id(message)] = message, event(message.kind, message.body)
+            if len(self._sent) > REMEMBERED:
+                self._sent.popitem(last=False)
+        return known[1]
 
 
 def event(kind: str, body: dict[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ looks good.
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 from fastapi import APIRouter
 from numpy.typing import NDArray
 from PIL import Image
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
@@ -24,6 +26,7 @@ from dinosaur_ad.station.history.picture_files import thumbnail_name
 from dinosaur_ad.station.tables import ViewRow
 from dinosaur_ad.station.web.access import Viewer
 from dinosaur_ad.station.web.pages_frame import PageRoute, RowId, missing, station_of
+from dinosaur_ad.station.web.picture_shelf import LARGEST, PictureShelf, SentPicture
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -37,46 +40,74 @@ GONE = "This picture is not kept any more."
 
 
 @router.get("/parts/{part_id}/pictures/{number}/{kind}")
-def part_picture(request: Request, part_id: RowId, number: int, kind: Kind, person: Viewer) -> Response:
+async def part_picture(request: Request, part_id: RowId, number: int, kind: Kind, person: Viewer) -> Response:
     """A picture of a view of a part."""
     history = station_of(request).history
+    if kind not in ("full", "small"):
+        return await run_in_threadpool(_drawn, history, part_id, number, kind)
+    shelf: PictureShelf = request.app.state.pictures
+    found = await shelf.picture((part_id, number, kind), partial(_as_sent, history, part_id, number, kind))
+    if found.content is None:
+        return FileResponse(found.path, media_type=found.media_type, headers={"Cache-Control": KEPT})
+    return Response(found.content, media_type=found.media_type, headers={"Cache-Control": KEPT})
+
+
+def _view(history: Any, part_id: int, number: int) -> ViewRow:
     part = history.part(part_id)
     if part is None or not 0 <= number < len(part.views):
         raise missing("There is no such picture.")
-    view = part.views[number]
-    path = history.picture_path(view.id)
+    found: ViewRow = part.views[number]
+    return found
+
+
+def _file(history: Any, view: ViewRow) -> Path:
+    found: Path | None = history.picture_path(view.id)
+    if found is None or not found.is_file():
+        raise missing(GONE)
+    return found
+
+
+def _as_sent(history: Any, part_id: int, number: int, kind: str) -> SentPicture:
+    """The picture or its thumbnail as the browser gets it; a format that browsers do not show becomes PNG."""
+    path = _file(history, _view(history, part_id, number))
+    if kind == "small":
+        return SentPicture(path, "image/jpeg", small_jpeg(path))
+    media_type = BROWSERS_SHOW.get(path.suffix.lower())
+    if media_type is None:
+        return SentPicture(path, "image/png", _encoded(Image.fromarray(read_image(path)), "PNG"))
+    try:
+        content = path.read_bytes() if path.stat().st_size <= LARGEST else None
+    except FileNotFoundError:  # removed in this moment
+        raise missing(GONE) from None
+    return SentPicture(path, media_type, content)
+
+
+def _drawn(history: Any, part_id: int, number: int, kind: str) -> Response:
+    view = _view(history, part_id, number)
     if kind == "heat":
         return _heat(history, view)
-    if path is None or not path.is_file():
-        raise missing(GONE)
-    if kind == "full":
-        return picture_file(path)
-    if kind == "small":
-        return small_picture(path)
-    return _close_up(history, view, path, kind)
-
-
-def picture_file(path: Path) -> Response:
-    """The file itself where browsers show its format, otherwise as PNG."""
-    kind = BROWSERS_SHOW.get(path.suffix.lower())
-    if kind:
-        return FileResponse(path, media_type=kind, headers={"Cache-Control": KEPT})
-    return png_response(read_image(path))
+    return _close_up(history, view, _file(history, view), kind)
 
 
 def small_picture(path: Path) -> Response:
     """The thumbnail beside a picture; made now where there is none."""
-    thumbnail = path.with_name(thumbnail_name(path.name))
-    if thumbnail.is_file():
-        return FileResponse(thumbnail, media_type="image/jpeg", headers={"Cache-Control": KEPT})
-    image = Image.fromarray(read_image(path))
-    image.thumbnail((SMALL, SMALL))
-    return _encoded(image, "JPEG", "image/jpeg")
+    return Response(small_jpeg(path), media_type="image/jpeg", headers={"Cache-Control": KEPT})
+
+
+def small_jpeg(path: Path) -> bytes:
+    """The bytes of the thumbnail beside a picture; made now where there is none."""
+    try:
+        return path.with_name(thumbnail_name(path.name)).read_bytes()
+    except OSError:
+        image = Image.fromarray(read_image(path))
+        image.thumbnail((SMALL, SMALL))
+        return _encoded(image, "JPEG")
 
 
 def png_response(pixels: NDArray[np.uint8]) -> Response:
     """An array as a PNG file."""
-    return _encoded(Image.fromarray(pixels), "PNG", "image/png")
+    content = _encoded(Image.fromarray(pixels), "PNG")
+    return Response(content, media_type="image/png", headers={"Cache-Control": KEPT})
 
 
 def _heat(history: Any, view: ViewRow) -> Response:
@@ -104,7 +135,7 @@ def _inspection(history: Any, view: ViewRow) -> Inspection:
     return found
 
 
-def _encoded(image: Image.Image, form: str, kind: str) -> Response:
+def _encoded(image: Image.Image, form: str) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, form)
-    return Response(buffer.getvalue(), media_type=kind, headers={"Cache-Control": KEPT})
+    return buffer.getvalue()
