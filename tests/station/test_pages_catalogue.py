@@ -6,13 +6,18 @@ import re
 import string
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("fastapi", reason="the pages need the extra 'station'")
 
+from dinosaur_ad.bank.verdict import why_not_ready
+from dinosaur_ad.station import warning_words
 from dinosaur_ad.station.accounts import ROLES, SCOPES
+from dinosaur_ad.station.teaching_words import missed_sentence
 from dinosaur_ad.station.web import pages_frame
 from dinosaur_ad.station.web.catalogue import catalogue, key_of
+from dinosaur_ad.station.web.event_stream import said_in
 from dinosaur_ad.station.web.sessions import PROBLEMS
 
 SOURCES = [*(pages_frame.WEB / "templates").glob("*.html"), *pages_frame.WEB.glob("*.py")]
@@ -86,3 +91,38 @@ def test_every_icon_that_is_used_is_drawn() -> None:
     used |= {key_of(each) for each in pages_frame.VERDICTS} | {f"answer-{key_of(each)}" for each in pages_frame.ANSWERS}
     used |= {name for name, _, _ in pages_frame.NAVIGATION} | {f"mark-{key_of(each)}" for each in pages_frame.VERDICTS}
     assert not used - drawn
+
+
+def test_what_the_station_says_is_said_in_german() -> None:
+    german = catalogue("de")
+    for kind, tasks, channel, ratio in (
+        ("light", ["gear", "cap"], "light", 0.92),
+        ("shared", ["gear", "cap"], "score", 1.0),
+        ("product", ["gear"], "light", 0.9),
+        ("product", ["gear"], "light", 1.0),
+        ("product", ["gear"], "score", 1.0),
+    ):
+        what, advice = warning_words._words(kind, tasks, channel, ratio)
+        said = german.said(f"{what} {advice}")
+        assert "'gear'" in said
+        assert not re.search(r"\b(the|of|they|it)\b", said), said
+    assert "92 %" in german.said(" ".join(warning_words._words("light", ["gear"], "light", 0.92)))
+    assert german.said(why_not_ready("gear", 1.0, np.float32([0.5]))).startswith("Die Schwelle von 'gear'")
+    assert german.said(missed_sentence("gear", ["a.png", "b.png"])).startswith("2 bestätigte Fehler von 'gear'")
+
+
+def test_a_sentence_that_nobody_translated_is_shown_as_it_is() -> None:
+    assert catalogue("de").said("The lamp fell down.") == "The lamp fell down."
+    assert catalogue("en").said("'a' is now called 'b'.") == "'a' is now called 'b'."
+    assert catalogue("de").said("'a{x}' is now called 'b'. And more.") == "'a{x}' heißt jetzt 'b'. And more."
+
+
+def test_the_events_of_a_page_are_said_in_its_language() -> None:
+    reason = "It shows none of the learned products: all of it differs from 'cap', the most similar one, 4.2 times as "
+    body = {"key": "a", "reason": f"{reason}much as a good part does.", "views": [{"inspection": {"reason": "Odd."}}]}
+    shown = said_in(body, catalogue("de"))
+    assert "'cap'" in shown["reason"]
+    assert "4,2-mal" in shown["reason"]
+    assert shown["key"] == "a"
+    assert shown["views"] == body["views"]
+    assert "none of the learned" in body["reason"]  # the message itself, which others get too, is as it was

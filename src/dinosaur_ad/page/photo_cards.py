@@ -47,8 +47,11 @@ def photo(pixels: Pixels, layer: Pixels, alternative: str, caption: object = "")
 
 
 def patch_pair(pixels: Pixels, inspection: Inspection) -> Html:
-    """The worst patch beside the normal patch nearest to it; empty if that training image is gone or has changed."""
-    like = nearest_normal(inspection)
+    """The worst patch beside the normal patch nearest to it.
+
+    Empty if that training image is gone or has changed, and for an image of no learned product, which has no nearest.
+    """
+    like = None if inspection.verdict == "unknown" else nearest_normal(inspection)
     if like is None:
         return Html("")
     here = close_up(pixels, inspection.map.shape, inspection.worst.row, inspection.worst.column)

@@ -13,7 +13,7 @@ from dinosaur_ad.bench.report.table import Entry, Note, words
 LITERAL = "mtd-geo-literal"
 TRAINING_NOTE = (
     "Training: optimiser steps a task, images a step, and their share of the variant's own schedule (300 epochs in the "
-    "paper's, its authors' in `original`). A row that ran another schedule has its epochs in its name (`30ep`)."
+    "paper's, its authors' in “original”). A row that ran another schedule has its epochs in its name (“30ep”)."
 )
 TRAINING = "Training"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from dinosaur_ad.station.config import LANGUAGES
 
 FOLDER = Path(__file__).parent / "catalogue"
 FALLBACK = "en"
+SAID = "said."
+"""The keys of sentences that the station writes into its history, in English."""
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?%?")
 
 
 class Catalogue:
@@ -49,6 +53,16 @@ class Catalogue:
         """A share in percent, with the space that SI wants."""
         return "–" if share is None else f"{self.number(100 * share, digits)} %"
 
+    def said(self, sentence: str) -> str:
+        """What the station said, in this language; as it was said where the catalogue does not have the sentence.
+
+        >>> catalogue("de").said("'cap' is now called 'lid'.")
+        "'cap' heißt jetzt 'lid'."
+        """
+        for key, pattern in english_sentences() if self.language != FALLBACK else ():
+            sentence = pattern.sub(partial(_filled, self.texts[key]), sentence)
+        return sentence
+
 
 @lru_cache
 def catalogue(language: str) -> Catalogue:
@@ -56,6 +70,32 @@ def catalogue(language: str) -> Catalogue:
     chosen = language if language in LANGUAGES else FALLBACK
     document = tomllib.loads((FOLDER / f"{chosen}.toml").read_text("utf-8"))
     return Catalogue(chosen, dict(_flat(document)))
+
+
+@lru_cache
+def english_sentences() -> list[tuple[str, re.Pattern[str]]]:
+    """What finds the sentences of the station, with a group for each value."""
+    texts = catalogue(FALLBACK).texts
+    return [(key, _pattern(text)) for key, text in texts.items() if key.startswith(SAID)]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    parts = re.split(r"\{(\w+)\}", text)
+    return re.compile("".join(_value(part) if n % 2 else re.escape(part) for n, part in enumerate(parts)))
+
+
+def _value(name: str) -> str:
+    return rf"(?P<{name}>{r'[0-9]+' if name == 'count' else '.*?'})"
+
+
+def _filled(text: str, found: re.Match[str]) -> str:
+    """A sentence with the values of the one that was found, numbers with a decimal comma."""
+    values = found.groupdict()
+    return text.format(**{name: _comma(value) if _NUMBER.fullmatch(value) else value for name, value in values.items()})
+
+
+def _comma(number: str) -> str:
+    return number.replace(".", ",").replace("%", " %")
 
 
 def _flat(document: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:

@@ -13,9 +13,13 @@ from dinosaur_ad.station.web.catalogue import Catalogue, key_of
 from dinosaur_ad.station.web.pages_shown import score_ratio
 
 WIDTH, HEIGHT = 960, 300
+DAYS_WIDTH = 560
+"""Of the chart of days, which has half the place: its letters are as large as those of the other."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 14, 30
 HIGHEST = 3.0
 """Scores are drawn up to so many thresholds; higher ones stand at the edge."""
+EVERY_DAY = 2
+"""Days that have one label, so that the labels stand apart."""
 STACK = ("normal", "anomalous", "unknown", "not ready")
 
 
@@ -59,15 +63,17 @@ def score_chart(points: Sequence[ChartPoint], text: Catalogue, marks: Sequence[d
 
 
 def _dot(x: float, y: float, point: ChartPoint, ratio: float, text: Catalogue) -> Markup:
-    """The verdicts differ in form too: a dot for normal, a cross for anomalous, a diamond for the others."""
+    """The verdicts differ in form too: a dot, a cross, a diamond for unknown, a square for not ready."""
     title = f"{point.id}: {text('verdict.' + key_of(point.verdict))}, {text.number(ratio, 2)}"
     kind = key_of(point.verdict)
     if point.verdict == "normal":
         form = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="2.6"/>').format(x, y)
     elif point.verdict == "anomalous":
         form = Markup('<path d="M{:.1f} {:.1f}l8 8m0 -8l-8 8"/>').format(x - 4, y - 4)
-    else:
+    elif point.verdict == "unknown":
         form = Markup('<path d="M{:.1f} {:.1f}l5 5l-5 5l-5 -5z"/>').format(x, y - 5)
+    else:
+        form = Markup('<path d="M{:.1f} {:.1f}h8v8h-8z"/>').format(x - 4, y - 4)
     answered = Markup('<circle class="answered" cx="{:.1f}" cy="{:.1f}" r="7"/>').format(x, y) if point.answer else ""
     return Markup('<g class="point {}"><title>{}</title>{}{}</g>').format(kind, title, form, answered)
 
@@ -77,9 +83,10 @@ def day_chart(days: Sequence[tuple[str, Mapping[str, int]]], text: Catalogue) ->
     most = max((sum(counts.values()) for _, counts in days), default=0)
     if not most:
         return Markup("")
-    room, step = HEIGHT - _TOP - _BOTTOM, (WIDTH - _LEFT - _RIGHT) / len(days)
+    room, step = HEIGHT - _TOP - _BOTTOM, (DAYS_WIDTH - _LEFT - _RIGHT) / len(days)
     parts = [
-        _grid_line(HEIGHT - _BOTTOM - room * share, text.number(most * share, 0), False) for share in (0.0, 0.5, 1.0)
+        _grid_line(HEIGHT - _BOTTOM - room * share, text.number(most * share, 0), False, DAYS_WIDTH)
+        for share in (0.0, 0.5, 1.0)
     ]
     for place, (day, counts) in enumerate(days):
         left, bottom = _LEFT + step * place, float(HEIGHT - _BOTTOM)
@@ -92,20 +99,22 @@ def day_chart(days: Sequence[tuple[str, Mapping[str, int]]], text: Catalogue) ->
                 )
                 said = f"{day}: {text('verdict.' + key_of(verdict))} {counts[verdict]}"
                 parts.append(Markup(bar).format(key_of(verdict), left + step * 0.14, bottom, step * 0.72, tall, said))
-        label = '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>'
-        parts.append(Markup(label).format(left + step / 2, HEIGHT - 10, day))
-    return _svg(Markup("").join(parts), text("trends.days_chart"))
+        if (len(days) - 1 - place) % EVERY_DAY == 0:
+            label = '<text class="tick" x="{:.1f}" y="{}" text-anchor="middle">{}</text>'
+            parts.append(Markup(label).format(left + step / 2, HEIGHT - 10, day))
+    return _svg(Markup("").join(parts), text("trends.days_chart"), DAYS_WIDTH)
 
 
-def _svg(body: Markup, title: str) -> Markup:
-    start = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(WIDTH, HEIGHT, title)
+def _svg(body: Markup, title: str, width: int = WIDTH) -> Markup:
+    kind = "chart" if width == WIDTH else "chart narrow-chart"
+    start = Markup('<svg class="{}" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(kind, width, HEIGHT, title)
     return start + body + Markup("</svg>")
 
 
-def _grid_line(y: float, label: str, threshold: bool) -> Markup:
+def _grid_line(y: float, label: str, threshold: bool, width: int = WIDTH) -> Markup:
     kind = "threshold" if threshold else "rule"
     line = Markup('<line class="{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(
-        kind, _LEFT, WIDTH - _RIGHT, y, y
+        kind, _LEFT, width - _RIGHT, y, y
     )
     place = '<text class="tick" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
     return line + Markup(place).format(_LEFT - 8, y + 4, label)

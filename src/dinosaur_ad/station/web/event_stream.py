@@ -22,9 +22,12 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dinosaur_ad.station.bus import Bus, Message, Subscription
+from dinosaur_ad.station.config import LANGUAGES
 from dinosaur_ad.station.web.access import Person, Viewer
 from dinosaur_ad.station.web.api_errors import error_response
 from dinosaur_ad.station.web.api_json import plain
+from dinosaur_ad.station.web.catalogue import Catalogue
+from dinosaur_ad.station.web.pages_frame import words
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,9 @@ MOST_OPEN = 50
 HEARTBEAT_SECONDS = 15.0
 RECONNECT_MS = 2000
 REMEMBERED = 64
-"""Messages whose bytes are kept, for streams that send them a moment later."""
+"""Messages whose bytes are kept in each language, for streams that send them a moment later."""
+SAID = ("reason", "sentence")
+"""What of a message the page shows as the station said it."""
 
 
 class EventStreams:
@@ -41,7 +46,7 @@ class EventStreams:
     def __init__(self, bus: Bus, most: int = MOST_OPEN, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         self._bus, self._most, self._heartbeat = bus, most, heartbeat
         self._wakers: set[asyncio.Event] = set()
-        self._sent: OrderedDict[int, tuple[Message, bytes]] = OrderedDict()
+        self._sent: OrderedDict[tuple[int, str], tuple[Message, bytes]] = OrderedDict()
         self._closed = False
 
     def __len__(self) -> int:
@@ -67,8 +72,13 @@ class EventStreams:
         """Give the place back."""
         self._wakers.discard(waker)
 
-    async def lines(self, waker: asyncio.Event, still_allowed: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """The stream as bytes; it ends when the station stops or the session of the reader has ended."""
+    async def lines(
+        self, waker: asyncio.Event, still_allowed: Callable[[], bool], text: Catalogue | None = None
+    ) -> AsyncIterator[bytes]:
+        """The stream as bytes; it ends when the station stops or the session of the reader has ended.
+
+        With the words of a page, sentences are said in its language.
+        """
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
@@ -80,7 +90,7 @@ class EventStreams:
             yield f"retry: {RECONNECT_MS}\n: open\n\n".encode()
             told = 0
             while not self._closed:
-                waiting, told = self.waiting(messages, told)
+                waiting, told = self.waiting(messages, told, text)
                 if waiting:
                     yield waiting
                     continue
@@ -92,24 +102,36 @@ class EventStreams:
                     yield b": heartbeat\n\n"
                 waker.clear()
 
-    def waiting(self, messages: Subscription, told: int) -> tuple[bytes, int]:
+    def waiting(self, messages: Subscription, told: int, text: Catalogue | None = None) -> tuple[bytes, int]:
         """All messages that wait, and how many dropped ones have been told of by now."""
         found = []
         while message := messages.take():
-            found.append(self._as_event(message))
+            found.append(self._as_event(message, text))
         if messages.dropped > told:
             found.insert(0, event("dropped", {"count": messages.dropped - told}))
             told = messages.dropped
         return b"".join(found), told
 
-    def _as_event(self, message: Message) -> bytes:
-        """A message as it is sent, made once for all streams."""
-        known = self._sent.get(id(message))
+    def _as_event(self, message: Message, text: Catalogue | None) -> bytes:
+        """A message as it is sent, made once for all streams of a language."""
+        key = id(message), text.language if text else ""
+        known = self._sent.get(key)
         if known is None:
-            known = self._sent[id(message)] = message, event(message.kind, message.body)
-            if len(self._sent) > REMEMBERED:
+            body = said_in(message.body, text) if text else message.body
+            known = self._sent[key] = message, event(message.kind, body)
+            if len(self._sent) > REMEMBERED * (len(LANGUAGES) + 1):
                 self._sent.popitem(last=False)
         return known[1]
+
+
+def said_in(body: dict[str, Any], text: Catalogue) -> dict[str, Any]:
+    """A message with its sentences, and those of its views, in the language of a page."""
+    said: dict[str, Any] = {key: text.said(body[key]) for key in SAID if isinstance(body.get(key), str)}
+    if body.get("views"):
+        said["views"] = [said_in(view, text) for view in body["views"]]
+    if body.get("inspection"):
+        said["inspection"] = said_in(body["inspection"], text)
+    return body | said
 
 
 def event(kind: str, body: dict[str, Any]) -> bytes:
@@ -124,10 +146,10 @@ def event(kind: str, body: dict[str, Any]) -> bytes:
 class EventStreamResponse(StreamingResponse):
     """An answer that goes on until the reader leaves; refused where too many are open."""
 
-    def __init__(self, streams: EventStreams, still_allowed: Callable[[], bool]) -> None:
+    def __init__(self, streams: EventStreams, still_allowed: Callable[[], bool], text: Catalogue | None = None) -> None:
         self._streams, self._waker = streams, asyncio.Event()
         super().__init__(
-            streams.lines(self._waker, still_allowed),
+            streams.lines(self._waker, still_allowed, text),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},  # a proxy must not collect events
         )
@@ -149,11 +171,11 @@ router = APIRouter()
 @router.get("/events", include_in_schema=False)
 async def page_events(request: Request, person: Viewer) -> EventStreamResponse:
     """The events for the page."""
-    return stream_for(request, person)
+    return stream_for(request, person, words(request, person))
 
 
-def stream_for(request: Request, person: Person) -> EventStreamResponse:
-    """The stream of someone who may read; a session that ends, ends it too."""
+def stream_for(request: Request, person: Person, text: Catalogue | None = None) -> EventStreamResponse:
+    """The stream of someone who may read, with ``text`` in the language of a page; a session that ends, ends it too."""
     accounts = request.app.state.station.accounts
     bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
 
@@ -166,4 +188,4 @@ def stream_for(request: Request, person: Person) -> EventStreamResponse:
             log.warning("Whether an event stream may go on cannot be looked up: %s", error)
             return True
 
-    return EventStreamResponse(request.app.state.streams, still_allowed)
+    return EventStreamResponse(request.app.state.streams, still_allowed, text)

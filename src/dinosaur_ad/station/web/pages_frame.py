@@ -13,7 +13,8 @@ from urllib.parse import quote
 from fastapi import HTTPException
 from fastapi import Path as InPath
 from fastapi.routing import APIRoute
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
@@ -185,12 +186,18 @@ def templates() -> Environment:
     )
     environment.filters["key"] = key_of
     environment.filters["shown"] = printable
-    environment.filters["sentence"] = printable_line
+    environment.filters["sentence"] = _sentence
     environment.filters["segment"] = lambda name: quote(str(name), safe="")
     environment.globals["static"] = static_address
     environment.globals["verdicts"] = VERDICTS
     environment.globals["answers"] = ANSWERS
     return environment
+
+
+@pass_context
+def _sentence(context: Context, said: str) -> str:
+    """What the station said, in the language of the page, escaped."""
+    return printable_line(context["t"].said(said))
 
 
 @lru_cache

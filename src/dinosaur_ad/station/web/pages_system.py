@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.station.web.access import Operator, Viewer, address_of
-from dinosaur_ad.station.web.pages_frame import PageRoute, back_to, missing, render, station_of
+from dinosaur_ad.station.web.catalogue import Catalogue
+from dinosaur_ad.station.web.pages_frame import PageRoute, back_to, missing, render, station_of, words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -54,7 +55,7 @@ def _system(request: Request, person: Any, template: str) -> Response:
         template,
         page="system",
         state=state,
-        size=size_text,
+        size=lambda count: size_text(count, words(request, person)),
         versions=versions(state),
         audit=station.history.audit_rows(AUDIT_ROWS) if person.may("admin") else [],
         failed_disk=state["history"].get("error", "") if isinstance(state["history"], dict) else "",
@@ -72,15 +73,15 @@ def versions(state: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def size_text(count: float | None) -> str:
+def size_text(count: float | None, text: Catalogue) -> str:
     """A number of bytes in a unit that fits.
 
-    >>> size_text(1_500_000), size_text(None)
-    ('1.5 MB', '–')
+    >>> size_text(1_500_000, Catalogue("de", {})), size_text(None, Catalogue("en", {}))
+    ('1,5 MB', '–')
     """
     if count is None:
         return "–"
     value, unit = float(count), 0
     while abs(value) >= 1000 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
-    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+    return f"{text.number(value, 1 if unit else 0)} {_UNITS[unit]}"
