@@ -40,8 +40,8 @@ Pixels = NDArray[np.uint8]
 Arrays = dict[str, NDArray[np.float32]]
 
 PRODUCT, OTHER = "cable", "transistor"
-NORMALS, INSPECTED, TURNS = 20, 6, 7
-PICTURES = 100
+NORMALS, INSPECTED, TURNS = 10, 4, 5
+PICTURES = 60
 """Parts of photos whose descriptors, two at a time, become the prototypes of the other tasks."""
 SMALL = "500kB"
 """The budget of the other tasks, so that a thousand of them fit on a disk."""
