@@ -86,8 +86,8 @@ class UnknownGathering:
     """A thread that goes through the recorded parts. ``another`` makes a detector of its own; ``told`` is called at the
     start and whenever something was proposed.
 
-    After each picture it rests for as long as that took, so that it never takes more than half of a processor from the
-    judging for long. Where parts come faster, the newest are gathered.
+    After each picture it rests for as long as that took, so that it works half of the time at the most. Where parts
+    come faster, the newest are gathered.
     """
 
     def __init__(
