@@ -178,6 +178,21 @@ def test_a_station_that_gathers_nothing_says_why(tmp_path: Path) -> None:
         station.stop()
 
 
+def test_the_first_product_is_proposed_where_nothing_was_taught(tmp_path: Path) -> None:
+    station = FakeStation(tmp_path, learn=())
+    try:
+        assert len(station.detector) == 0
+        for pixels in product(NEW, 20):
+            number = station.record("not ready", pixels=pixels, reason="No product has been taught yet.")
+        station.bus.publish("recorded", {"id": number})
+        assert station.proposals.gathering.settle(60)
+        job = station.proposals.accept(1, "wheel", "Ann")
+        assert station.teaching.queue.wait(job, 60)
+        assert [record.name for record in station.detector.tasks()] == ["wheel"], job.sentence
+    finally:
+        station.stop()
+
+
 def test_programs_decide_too(station: FakeStation) -> None:
     number = propose(station, kind=NEW + 3)
     app: Any = create_app(station)

@@ -91,6 +91,23 @@ def test_a_part_that_failed_half_way_is_gathered_by_the_next_start(
         assert loose(tmp_path) == [f"part-{part}/camera"]
 
 
+def test_a_kill_before_the_proposal_is_made_up_for_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise RuntimeError("killed before the proposal was made")
+
+    with bench(tmp_path) as taught:
+        with monkeypatch.context() as patched, proposing(tmp_path, taught=taught) as running:
+            patched.setattr("dinosaur_ad.watch.tray.Tray.propose", killed)
+            running.show_strange(20)
+            assert running.proposals.all() == []
+        with proposing(tmp_path, taught=taught) as running:
+            assert running.proposals.gathering.settle(60)
+            assert len(running.proposals.all()[0].pictures) == 20
+            assert running.proposals.waiting == 1
+
+
 def test_the_tray_is_bounded(tmp_path: Path) -> None:
     config = ProposalsConfig(pictures=8, keep=8, most_open=1)
     with proposing(tmp_path, config) as running:

@@ -11,7 +11,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +28,8 @@ from dinosaur_ad.station.config import ProposalsConfig
 from dinosaur_ad.station.history.moments import stamp_of
 from dinosaur_ad.station.tables import PartRow, ViewRow
 from dinosaur_ad.watch.regrouping import EVERY
-from dinosaur_ad.watch.watch_event import MERGE_PROPOSED, PROPOSED, SPLIT_PROPOSED
+from dinosaur_ad.watch.watch_event import MERGE_PROPOSED, PROPOSED, SPLIT_PROPOSED, WatchEvent
+from dinosaur_ad.watch.watch_event import UNKNOWN as UNKNOWN_KEPT
 from dinosaur_ad.watch.watcher import GatherLimits, Watcher
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ class UnknownGathering:
     """A thread that goes through the recorded parts. ``another`` makes a detector of its own; ``told`` is called at the
     start and whenever something was proposed.
 
-    After each picture it rests for as long as that took, so that it never takes more than half of a processor from the
-    judging for long. Where parts come faster, the newest are gathered.
+    After each picture it rests for as long as that took, so that it works half of the time at the most. Where parts
+    come faster, the newest are gathered.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class UnknownGathering:
 
     def _follow(self, detector: Dinosaur, watcher: Watcher) -> None:
         """Look at what was recorded, whenever something was."""
+        self._take_in(watcher.catch_up())
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._news or self._stopping)
@@ -246,12 +248,16 @@ class UnknownGathering:
             path = self._history.pictures.path(view.picture)
             if not path.is_file() or self._known_by_now(detector, view, path):
                 return
-            for event in watcher.gather(path, picture_key(view.key), view.reason, view.origin):
-                self._gathered += event.kind not in NEWS
-                self._untold |= event.kind in NEWS
+            self._take_in(watcher.gather(path, picture_key(view.key), view.reason, view.origin))
         except Exception as error:
             self._failed += 1
             log.warning("Part %d was not gathered: %s", view.part_id, printable(error), exc_info=error)
+
+    def _take_in(self, events: Iterable[WatchEvent]) -> None:
+        """Do what a watcher has to do, and note what came of it."""
+        for event in events:
+            self._gathered += event.kind == UNKNOWN_KEPT
+            self._untold |= event.kind in NEWS
 
     def _known_by_now(self, detector: Dinosaur, view: GatheredView, path: Path) -> bool:
         """Whether a product was taught after the picture was judged, and it shows that."""
@@ -274,7 +280,7 @@ class UnknownGathering:
                 path = self._history.pictures.path(view.picture)
                 if view.task is None or view.task not in detector or not path.is_file():
                     continue
-                self._untold |= any(event.kind in NEWS for event in watcher.passed(path, view.task, view.origin))
+                self._take_in(watcher.passed(path, view.task, view.origin))
             except Exception as error:
                 self._failed += 1
                 log.warning("Part %d was not looked at: %s", view.part_id, printable(error), exc_info=error)

@@ -143,8 +143,7 @@ class Proposals:
             self._refuse_decided(number)
             proposal = begin_adoption(self._teaching.another_detector(), self._folder(), number, task)
             job = self._queue(proposal, by)
-        self._history.audit(by, "proposal accepted", f"{number} as {task}")
-        self.refresh(by)
+        self._noted(by, "proposal accepted", f"{number} as {task}")
         return job
 
     def dismiss(self, number: int, by: str) -> None:
@@ -155,8 +154,7 @@ class Proposals:
         with self._lock:
             self._refuse_decided(number)
             dismiss_proposal(self._folder(), number)
-        self._history.audit(by, "proposal put aside", str(number))
-        self.refresh(by)
+        self._noted(by, "proposal put aside", str(number))
 
     def ask_again(self, number: int, by: str) -> None:
         """Take back that a proposal was put aside.
@@ -165,8 +163,7 @@ class Proposals:
         """
         with self._lock:
             ask_again(self._folder(), number)
-        self._history.audit(by, "proposal asked again", str(number))
-        self.refresh(by)
+        self._noted(by, "proposal asked again", str(number))
 
     def undo(self, number: int, by: str) -> None:
         """Take back a merge: the two products are as they were.
@@ -179,7 +176,7 @@ class Proposals:
         sentence = f"Took back that '{both[0]}' and '{both[1]}' became '{name}'."
         for task in dict.fromkeys([name, *both]):
             self._teaching.note(by, task, "undo", sentence, {"action": "merge", "proposal": number})
-        self.refresh(by)
+        self._noted(by, "merge taken back", str(number))
 
     def _folder(self) -> Path:
         if not self._place:
@@ -219,7 +216,7 @@ class Proposals:
         try:
             event = finish_adoption(teaching.detector, self._folder(), number, teaching.queue.progress(job))
         finally:
-            self.refresh(job.by)
+            self._noted(job.by)
         return self._told(job, event, before)
 
     def _told(self, job: Job, event: WatchEvent, before: dict[str, Any] | None) -> Outcome:
@@ -242,6 +239,15 @@ class Proposals:
         return Outcome(told.sentence, told.result | {"proposal": event.proposal})
 
     # --- telling ---
+
+    def _noted(self, by: str, action: str = "", detail: str = "") -> None:
+        """Note who decided what, once it is decided: a database that is away does not change that."""
+        try:
+            if action:
+                self._history.audit(by, action, detail)
+            self.refresh(by)
+        except DinosaurError as error:
+            log.warning("What was decided about a proposal could not be noted: %s", printable(error))
 
     def refresh(self, by: str = STATION) -> None:
         """Warn of proposals that are new, and close the warnings of those that are decided."""

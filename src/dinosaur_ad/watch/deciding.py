@@ -11,8 +11,8 @@ from dinosaur_ad.bank.image_features import Progress
 from dinosaur_ad.core import outliers
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.inspection import Suspect
-from dinosaur_ad.watch.regrouping import SPLIT, begin_merge, finish_merge, proposed_event, take_merge_back
-from dinosaur_ad.watch.tray import DISMISSED, LEARNING, OPEN, RELEASED, StoredProposal, Tray
+from dinosaur_ad.watch.regrouping import MERGE, SPLIT, begin_merge, finish_merge, proposed_event
+from dinosaur_ad.watch.tray import ADOPTED, DISMISSED, LEARNING, OPEN, RELEASED, StoredProposal, Tray
 from dinosaur_ad.watch.watch_event import LEFT_OUT, PROPOSED, REFUSED, WatchEvent
 from dinosaur_ad.watch.watcher import Inspector, adopt
 
@@ -163,5 +163,29 @@ def undo_merge(detector: Inspector, place: Path, number: int) -> StoredProposal:
         proposal = tray.find(number)
         if proposal is None:
             raise InputError(f"There is no proposal {number}.")
-        take_merge_back(detector, tray, proposal)
+        _take_merge_back(detector, tray, proposal)
     return proposal
+
+
+def _take_merge_back(detector: Inspector, tray: Tray, proposal: StoredProposal) -> None:
+    """Take back a merge: the merged task goes, or is again what it was, and the two that it was made of are back.
+
+    :raises InputError: something was changed since, and what; nothing has changed then.
+    """
+    details, name = proposal.details, proposal.task
+    if proposal.status != ADOPTED or details.get("kind") != MERGE or not details.get("after"):
+        raise InputError(f"Proposal {proposal.id} is no merge that could be taken back.")
+    before, gone = details.get("before", {}), [task for task in details["tasks"] if task != name]
+    if name not in detector.store or detector.store.record(name).id != details["after"]:
+        raise InputError(f"'{name}' was changed since it was merged; take these changes back first, one by one.")
+    for task in gone:
+        if task in detector.store:
+            raise InputError(f"There is a task '{task}' again; forget or rename it first.")
+    while name in detector.store and detector.store.record(name).id != before.get(name):
+        detector.undo(name)
+    for task in gone:
+        detector.undo(task)
+    with tray.change():
+        tray.decide(proposal.id, DISMISSED)
+        reason = f"the merge of {' and '.join(repr(each) for each in details['tasks'])} was taken back by a person"
+        tray.record(WatchEvent(LEFT_OUT, reason, proposal=proposal.id, tasks=tuple(details["tasks"])).to_json())

@@ -26,7 +26,7 @@ from dinosaur_ad.inspection import Inspection, Learned
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore
 from dinosaur_ad.watch.tray import ADOPTED, DISMISSED, LEARNING, OPEN, StoredProposal, Tray
-from dinosaur_ad.watch.watch_event import LEFT_OUT, MERGE_PROPOSED, MERGED, SPLIT_PROPOSED, WatchEvent
+from dinosaur_ad.watch.watch_event import MERGE_PROPOSED, MERGED, SPLIT_PROPOSED, WatchEvent
 
 Floats = NDArray[np.float32]
 
@@ -322,30 +322,6 @@ def _take_back(detector: Merger, name: str, before: TaskRecord | None) -> None:
 def _passing(detector: Merger, name: str, defects: list[NDArray[np.uint8]]) -> int:
     found = detector.inspect(defects, task=name) if defects else []
     return sum(each.verdict not in (ANOMALOUS, UNKNOWN) for each in found)
-
-
-def take_merge_back(detector: Merger, tray: Tray, proposal: StoredProposal) -> None:
-    """Take back a merge: the merged task goes, or is again what it was, and the two that it was made of are back.
-
-    :raises InputError: something was changed since, and what; nothing has changed then.
-    """
-    details, name = proposal.details, proposal.task
-    if proposal.status != ADOPTED or details.get("kind") != MERGE or not details.get("after"):
-        raise InputError(f"Proposal {proposal.id} is no merge that could be taken back.")
-    before, gone = details.get("before", {}), [task for task in details["tasks"] if task != name]
-    if name not in detector.store or detector.store.record(name).id != details["after"]:
-        raise InputError(f"'{name}' was changed since it was merged; take these changes back first, one by one.")
-    for task in gone:
-        if task in detector.store:
-            raise InputError(f"There is a task '{task}' again; forget or rename it first.")
-    while name in detector.store and detector.store.record(name).id != before.get(name):
-        detector.undo(name)
-    for task in gone:
-        detector.undo(task)
-    with tray.change():
-        tray.decide(proposal.id, DISMISSED)
-        reason = f"the merge of {' and '.join(repr(each) for each in details['tasks'])} was taken back by a person"
-        tray.record(WatchEvent(LEFT_OUT, reason, proposal=proposal.id, tasks=tuple(details["tasks"])).to_json())
 
 
 def merge_tasks(detector: Merger, place: Path, tasks: Sequence[str], name: str) -> WatchEvent:

@@ -173,6 +173,11 @@ class Watcher:
             yield from self._of_no_product(path, key, pixels, why, origin)
             yield from self._propose()
 
+    def catch_up(self) -> Iterator[WatchEvent]:
+        """Propose what follows from the pictures gathered so far: a kill may have come in between. Inside
+        :meth:`alone`."""
+        yield from self._propose()
+
     def passed(self, path: Path, task: str, origin: str = "") -> Iterator[WatchEvent]:
         """Take a picture of a known product that passed elsewhere, to notice products that have become one. Inside
         :meth:`alone`."""

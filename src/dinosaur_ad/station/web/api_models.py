@@ -223,47 +223,6 @@ class OneJob(Answered):
     result: dict[str, Any] | None = None
 
 
-class OnePictureOfProposal(Answered):
-    """A picture of a proposal; a suspect would not be learned, and ``reason`` says why. ``there``: its copy is kept."""
-
-    id: int
-    origin: str
-    part: int | None
-    suspect: bool
-    reason: str
-    there: bool
-
-
-class OneProposal(Answered):
-    """A proposed product: ``kind`` is product, merge or split, ``status`` open, learning, adopted or dismissed.
-
-    ``products`` are those that a merge or a split is about; ``task`` is the name that was chosen."""
-
-    id: int
-    kind: str
-    status: str
-    task: str
-    since: str | None
-    reason: str
-    promised_rate: float | None
-    calibrated: int
-    images_needed: int | None
-    not_ready: str
-    pictures: list[OnePictureOfProposal]
-    products: list[str]
-    groups: list[list[int]]
-    decided: str | None
-    decided_by: str | None
-    can_undo: bool
-    job: OneJob | None
-
-
-class AcceptAsked(Asked):
-    """The name of the product that a proposal becomes."""
-
-    name: Name
-
-
 class WhatIfAnswer(Answered):
     """What each place of the sensitivity would have done to the parts of the history."""
 

@@ -14,12 +14,53 @@ from starlette.responses import FileResponse
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.web.access import Engineer, Viewer
 from dinosaur_ad.station.web.api_json import plain
-from dinosaur_ad.station.web.api_models import AcceptAsked, OneJob, OneProposal, Problem
+from dinosaur_ad.station.web.api_models import Answered, Asked, Name, OneJob, Problem
 from dinosaur_ad.station.web.api_parts import picture_file
 
 router = APIRouter(tags=["proposals"])
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"model": Problem}}
 _REFUSED: dict[int | str, dict[str, Any]] = {404: {"model": Problem}, 409: {"model": Problem}}
+
+
+class OnePictureOfProposal(Answered):
+    """A picture of a proposal; a suspect would not be learned, and ``reason`` says why. ``there``: its copy is kept."""
+
+    id: int
+    origin: str
+    part: int | None
+    suspect: bool
+    reason: str
+    there: bool
+
+
+class OneProposal(Answered):
+    """A proposed product: ``kind`` is product, merge or split, ``status`` open, learning, adopted or dismissed.
+
+    ``products`` are those that a merge or a split is about; ``task`` is the name that was chosen."""
+
+    id: int
+    kind: str
+    status: str
+    task: str
+    since: str | None
+    reason: str
+    promised_rate: float | None
+    calibrated: int
+    images_needed: int | None
+    not_ready: str
+    pictures: list[OnePictureOfProposal]
+    products: list[str]
+    groups: list[list[int]]
+    decided: str | None
+    decided_by: str | None
+    can_undo: bool
+    job: OneJob | None
+
+
+class AcceptAsked(Asked):
+    """The name of the product that a proposal becomes."""
+
+    name: Name
 
 
 @router.get("/proposals", response_model=list[OneProposal])
