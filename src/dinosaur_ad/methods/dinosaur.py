@@ -9,7 +9,7 @@ place, and the bank with the lowest score decides.
 | encoder | DINOv3 ViT-S/16 | any registered one; the result says which | the same |
 | features | final LayerNorm, plain | blocks 4-8, length one, averaged | final LayerNorm, plain |
 | image | 224 px | 336 px, its brightness matched to the product's | 224 px |
-| memory | max(20, 10 %) a place, float32 | max(20, 40 %) with moved copies, int8, at most 8 MB | max(20, 10 %), float32 |
+| memory | max(20, 10 %) a place, float32 | max(20, 40 %), moved copies, int8, at most 8 MB | max(20, 10 %), float32 |
 | neighbourhood | radius 3 | radius 1 | radius 3 |
 | image score | the largest patch distance | two readings, fused (places; windows of 3 x 3) | the largest |
 | routing | nearest CLS prototype | up to 5 near prototypes, banks decide | nearest CLS prototype |
