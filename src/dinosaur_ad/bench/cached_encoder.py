@@ -29,7 +29,7 @@ class CachedEncoder(Encoder):
     ...     cached = CachedEncoder(plain, Path(folder))
     ...     tokens = [cached.encode_prepared(pixels) for _ in range(2)]
     >>> tokens[0].patches.shape, bool((tokens[0].patches == tokens[1].patches).all()), cached.encoded
-    ((3, 5, 5, 64), True, 1)
+    ((3, 5, 5, 32), True, 1)
     """
 
     def __init__(self, inner: Encoder, folder: Path, limit: int = DEFAULT_LIMIT) -> None:
