@@ -21,8 +21,6 @@ PERIODS = (4.0, 4.3)
 """Between two pictures of each of the two cameras, as so many times what the encoder takes."""
 ALONE = 15
 """Pictures of a round that the encoder alone takes."""
-SETTLING_SECONDS = 3.0
-"""Until visitors have come."""
 PASSWORD = "a long enough passphrase"
 
 
@@ -51,7 +49,6 @@ def _in_turns(folder: Path, rounds: int, seconds: float, visitors: str, count: f
             found["alone"].append([round(each, 2) for each in encoder_alone(station, pictures, ALONE)])
             found["quiet"].append(_times(judge_all(station, pictures, cameras, seconds)))
             with Visit(visitors, url, count) as visit:
-                time.sleep(SETTLING_SECONDS)
                 found[visitors].append(_times(judge_all(station, pictures, cameras, seconds)))
             visits.append(visit.seen)
         info = station.detector.info()

@@ -72,7 +72,10 @@ def running_station(folder: Path, encoder: LineEncoder, **server: Any) -> Iterat
 
 
 class Visit:
-    """A program of :mod:`benchmarks.station_visitors`, for as long as the block runs; then ``seen`` is what it saw."""
+    """A program of :mod:`benchmarks.station_visitors`, from its first answers to the end of the block.
+
+    Then ``seen`` is what it saw.
+    """
 
     def __init__(self, kind: str, url: str, count: float) -> None:
         command = [sys.executable, "-m", "benchmarks.station_visitors", kind, url, f"{count:g}"]
@@ -80,6 +83,8 @@ class Visit:
         self.seen: dict[str, int] = {}
 
     def __enter__(self) -> Visit:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "open\n", "the visitors were not answered"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,8 +3,8 @@
     python -m benchmarks.station_visitors pages URL COUNT
     python -m benchmarks.station_visitors strangers URL REQUESTS_A_SECOND
 
-They run until their input ends, and then print what they saw as JSON. They are not part of the station, so they step
-back behind it (nice 19) where both share the processors.
+They say "open" once each of them has had an answer, run until their input ends, and then print what they saw as JSON.
+They are not part of the station, so they step back behind it (nice 19) where both share the processors.
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ CONNECTIONS = 20
 class Visitors:
     """Everything that one run asks for and sees."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, count: int) -> None:
         place = urlsplit(url)
+        self._to_come = count
         self.host, self.port = str(place.hostname), int(place.port or 80)
         self.seen: Counter[str] = Counter()
-        self.ended = asyncio.Event()
+
+    def _came(self) -> None:
+        """One more has had its first answer."""
+        self._to_come -= 1
+        if not self._to_come:
+            print("open", flush=True)
 
     async def page(self) -> None:
         """What a browser with the page Live does: it listens, and fetches both pictures of each recorded part."""
@@ -38,6 +44,7 @@ class Visitors:
         writer.write(self._request("/events"))
         await _head(reader)
         self.seen["pages"] += 1
+        self._came()
         pictures = Answers(self)
         kind = ""
         while line := await reader.readline():
@@ -49,13 +56,15 @@ class Visitors:
                 for size in ("full", "small"):
                     self.seen[f"pictures {await pictures.ask(f'/parts/{part}/pictures/0/{size}')}"] += 1
 
-    async def stranger(self, rate: float) -> None:
-        """Ask for pages that need an account, at a rate, whatever the answer is."""
+    async def stranger(self, rate: float, first: int) -> None:
+        """Ask for pages that need an account, from the ``first`` on, at a rate, whatever the answer is."""
         answers, asked = Answers(self), 0
         began = time.monotonic()
         while True:
             asked += 1
-            self.seen[f"answers {await answers.ask(WAYS[asked % len(WAYS)])}"] += 1
+            self.seen[f"answers {await answers.ask(WAYS[(first + asked) % len(WAYS)])}"] += 1
+            if asked == 1:
+                self._came()
             await asyncio.sleep(max(0.0, began + asked / rate - time.monotonic()))
 
     def _request(self, path: str) -> bytes:
@@ -100,11 +109,11 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
 
 
 async def _run(kind: str, url: str, count: float) -> Counter[str]:
-    visitors = Visitors(url)
+    visitors = Visitors(url, int(count) if kind == "pages" else CONNECTIONS)
     if kind == "pages":
         works = [visitors.page() for _ in range(int(count))]
     else:
-        works = [visitors.stranger(count / CONNECTIONS) for _ in range(CONNECTIONS)]
+        works = [visitors.stranger(count / CONNECTIONS, number) for number in range(CONNECTIONS)]
     tasks = [asyncio.create_task(work) for work in works]
     began = time.monotonic()
     await asyncio.to_thread(sys.stdin.read)

@@ -228,7 +228,17 @@ def test_light_and_dark_can_be_chosen(page: Any, place: str) -> None:
 @pytest.mark.parametrize("width", [390, 820, 1920])
 def test_nothing_is_wider_than_the_screen(page: Any, place: str, station: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    for path in ("/", "/parts", f"/parts/{station.flagged}", "/products/gear", "/trends", "/system", "/people"):
+    paths = (
+        "/",
+        "/parts",
+        f"/parts/{station.flagged}",
+        "/products/gear",
+        "/proposals",
+        "/trends",
+        "/system",
+        "/people",
+    )
+    for path in paths:
         page.goto(place + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
@@ -240,9 +250,9 @@ def test_axe_finds_nothing_serious(browser: Any, place: str, station: Any, schem
         pytest.skip("DINOSAUR_AXE names no axe.min.js (npm pack axe-core)")
     context = browser.new_context(color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
-    paths = ["/", "/parts", f"/parts/{station.flagged}", "/teach", "/products", "/products/gear", "/trends"]
+    paths = ["/", "/parts", f"/parts/{station.flagged}", "/teach", "/products", "/products/gear", "/proposals"]
     found = []
-    for path in [*paths, "/system", "/people", "/setup"]:
+    for path in [*paths, "/trends", "/system", "/people", "/setup"]:
         page.goto(place + path)
         page.wait_for_load_state("load")
         page.evaluate(Path(file).read_text("utf-8"))

@@ -34,6 +34,8 @@ PAGES = {
     "/products/gear/tray": "viewer",
     "/products/gear/jobs": "viewer",
     "/trends": "viewer",
+    "/proposals": "viewer",
+    "/proposals/news": "viewer",
     "/system": "viewer",
     "/system/state": "viewer",
     "/live/warnings": "viewer",
@@ -117,7 +119,9 @@ def test_a_page_is_shown_to_those_who_may_see_it(
     assert "script-src 'self'" in answer.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("page", ["/", "/parts", "/parts/{part}", "/products/gear", "/trends", "/system", "/people"])
+@pytest.mark.parametrize(
+    "page", ["/", "/parts", "/parts/{part}", "/products/gear", "/proposals", "/trends", "/system", "/people"]
+)
 def test_the_pages_speak_german(page: str, station: FakeStation, clients: dict[str, TestClient]) -> None:
     client = clients["admin"]
     client.cookies.set("dinosaur-language", "de")
