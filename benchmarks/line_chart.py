@@ -7,6 +7,8 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 210, 44, 12, 30, 40
+FEW = 12
+"""Up to so many points of a line are marked."""
 COLOURS = ("#06c", "#c60", "#0a5", "#999")
 
 Points = list[tuple[float, float]]
@@ -22,11 +24,12 @@ class Panel(NamedTuple):
 
 
 def line_charts(title: str, panels: list[Panel], axis: str) -> str:
-    """The drawing; all panels have the same horizontal scale, which is called ``axis``.
+    """The drawing; all panels have the same horizontal scale, which is called ``axis``. One without points is left out.
 
     >>> line_charts("Two", [Panel("up", {"a": [(0, 1), (10, 2)]})], "pictures").startswith("<svg")
     True
     """
+    panels = [panel for panel in panels if any(panel.lines.values())]
     furthest = max(x for panel in panels for points in panel.lines.values() for x, _ in points)
     drawn = [_panel(panel, furthest, axis, WIDTH * n) for n, panel in enumerate(panels)]
     style = "text{font:11px sans-serif;fill:#444}path{fill:none}.grid{stroke:#ddd}"
@@ -61,7 +64,10 @@ def _panel(panel: Panel, furthest: float, axis: str, shift: int) -> str:
     parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 8}" text-anchor="end">{escape(axis)}</text>')
     for n, (name, points) in enumerate(panel.lines.items()):
         colour = COLOURS[n % len(COLOURS)]
-        path = "L".join("{:.1f} {:.1f}".format(*place(*point)) for point in points)
+        spots = [place(*point) for point in points]
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in spots)
+        if len(spots) <= FEW:
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in spots]
         parts.append(f'<path d="M{path}" stroke="{colour}" stroke-width="1.5"/>')
         key = f'x="{WIDTH - RIGHT}" y="{HEIGHT - BOTTOM - 8 - 14 * n}"'
         parts.append(f'<text {key} text-anchor="end" style="fill:{colour}">{escape(name)}</text>')

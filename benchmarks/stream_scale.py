@@ -42,7 +42,7 @@ SEGMENT = 500
 """Pictures of one product in a row."""
 RARE, RARE_PICTURES = 3, 60
 """The product that comes at the beginning and once more after half of the stream, and how often each time."""
-STRANGERS, DEFECTS = 0.02, 0.01
+STRANGERS, DEFECTS = 0.01, 0.01
 """Shares of pictures that show nothing that ever comes again, and of parts with a defect."""
 STEP = 1000
 """Pictures between two samples."""
