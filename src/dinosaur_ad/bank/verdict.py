@@ -68,9 +68,9 @@ def why_not_ready(task: str, threshold: float, control_scores: Floats) -> str:
     if threshold * HEADROOM < reach:  # written so that NaN is refused
         return ""
     return (
-        f"The threshold of '{task}' ({threshold:.3g}) is not far enough below what even pictures of something else score "
-        f"({reach:.3g}), so nearly everything would be called normal; teach it more normal images, or allow more false "
-        "alarms."
+        f"The threshold of '{task}' ({threshold:.3g}) is not far enough below what even pictures of something else "
+        f"score ({reach:.3g}), so nearly everything would be called normal; teach it more normal images, or allow more "
+        "false alarms."
     )
 
 
