@@ -127,7 +127,11 @@ class StationProcess:
         command = [sys.executable, "-m", "dinosaur_ad.cli", "station", "--port", "0", "--config"]
         with (self.folder / "stderr.txt").open("ab") as errors:
             self._process = subprocess.Popen(
-                [*command, str(self.folder / "station.toml")], stdout=subprocess.PIPE, stderr=errors, text=True
+                [*command, str(self.folder / "station.toml")],
+                env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             )
 
     def answer(self) -> None:

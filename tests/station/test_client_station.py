@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -207,6 +208,23 @@ def test_what_cannot_be_reached_is_said(line: Line, tmp_path: Path) -> None:
         StationClient("file:///etc/passwd")
     with pytest.raises(InputError, match="cannot be read"):
         line.client("inspect").inspect(tmp_path / "nothing.png")
+
+
+def test_an_answer_that_breaks_off_is_said() -> None:
+    """A station that is killed while it answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer_half() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 48\r\n\r\n{")
+
+        thread = threading.Thread(target=answer_half)
+        thread.start()
+        with pytest.raises(StationError, match=r"broke off .*; ask again"):
+            StationClient(f"http://127.0.0.1:{listening.getsockname()[1]}").state()
+        thread.join()
 
 
 def test_the_token_does_not_follow_a_redirect(line: Line) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.station.client_transport import Json, StationError, StationTransport, form_with_files, next_line
+from dinosaur_ad.station.client_transport import Json, StationError, StationTransport, form_with_files, next_line, whole
 
 __all__ = ["PartResult", "ProposedProduct", "StationClient", "StationError", "StationEvent", "TeachingJob"]
 
@@ -158,7 +158,7 @@ class StationClient(StationTransport):
             raise InputError("There is a picture, a thumbnail or an overlay of every part that was recorded.")
         number = part.raw["views"][view]["id"]
         with self._open("GET", f"/parts/{part.id}/views/{number}/{kind}") as answer:
-            return answer.read()
+            return whole(answer)
 
     def say(self, part: int, answer: str, *, product: str | None = None, note: str = "") -> int:
         """Say what a part really is: "fine", "defect", "not sure", "other product"; returns the feedback's number."""

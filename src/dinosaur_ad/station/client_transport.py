@@ -54,7 +54,7 @@ class StationTransport:
     ) -> Json:
         sent = json.dumps(body).encode() if body is not None else data
         with self._open(method, path, query, sent, kind) as answer:
-            content = answer.read()
+            content = whole(answer)
         return _decoded(content) if content else {}
 
     def _list(self, path: str, query: Mapping[str, Any] | None = None) -> list[Json]:
@@ -90,6 +90,16 @@ class StationTransport:
 class _NoRedirect(HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """Follow none: the answer is an error then."""
+
+
+def whole(answer: HTTPResponse) -> bytes:
+    """All of an answer, which a station that ends in this moment cuts short."""
+    try:
+        return answer.read()
+    except (OSError, HTTPException) as error:
+        raise StationError(
+            f"The station's answer broke off ({printable(first_line(error), 200)}); ask again."
+        ) from error
 
 
 def next_line(stream: HTTPResponse) -> bytes:
