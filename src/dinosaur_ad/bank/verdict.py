@@ -34,9 +34,6 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 Floats = NDArray[np.float32]
 
 NORMAL, ANOMALOUS, UNKNOWN, NOT_READY = "normal", "anomalous", "unknown", "not ready"
-HEADROOM = 1.17
-"""By which factor the control images must exceed the threshold of a task that judges: two usual deviations of the
-logarithm of a score. Measured on five products (docs/start/first-photos.md)."""
 LEAST_RATE = 1e-6
 """The lowest false-alarm rate; no set of normal images is large enough to calibrate a lower one."""
 
@@ -58,18 +55,17 @@ def check_rate(false_alarms: float) -> float:
 def why_not_ready(task: str, threshold: float, control_scores: Floats) -> str:
     """Why a task cannot give a verdict at this threshold, as a sentence; empty if it can.
 
-    A defect changes a part of an image, and the control images differ all over. Where even they hardly exceed the
-    threshold, defects do not, and everything would be called normal.
+    With a threshold that even the control images, which show no product, do not exceed, everything would be normal.
 
     >>> why_not_ready("screw", 0.4, np.float32([0.7, 1.1]))
     ''
     """
-    reach = float(np.median(control_scores)) if control_scores.size else math.inf
-    if threshold * HEADROOM < reach:  # written so that NaN is refused
+    reach = float(np.max(control_scores)) if control_scores.size else math.inf
+    if threshold < reach:  # written so that NaN is refused
         return ""
     return (
-        f"The threshold of '{task}' ({threshold:.3g}) is not far enough below what even pictures of something else "
-        f"score ({reach:.3g}), so nearly everything would be called normal; teach it more normal images, or allow more "
+        f"The threshold of '{task}' ({threshold:.3g}) lies above what even pictures of something else score "
+        f"({reach:.3g} at the most), so everything would be called normal; teach it more normal images, or allow more "
         "false alarms."
     )
 
