@@ -87,7 +87,7 @@ def harm(arena: Arena, hostile: Hostile) -> str | None:
     for command in COMMANDS:
         done, problem = _run(arena, hostile, command)
         if command == "inspect":
-            openly = done.code in (REFUSED, CANNOT_JUDGE)
+            openly = done.code == REFUSED or (done.code == CANNOT_JUDGE and _left_out(done))
         elif openly and not problem and done.code == 0:
             problem = _too_kind(hostile, command)
         if problem:
@@ -95,6 +95,11 @@ def harm(arena: Arena, hostile: Hostile) -> str | None:
         if done.hung:
             break  # the others would hang as long
     return f"{hostile.name}: {'; '.join(problems)}" if problems else None
+
+
+def _left_out(done: Done) -> bool:
+    """Whether inspect left a task out; images of a task that is gone cannot be judged either, and are unknown."""
+    return any(each["left_out"] for each in judged(done))
 
 
 def _too_kind(hostile: Hostile, command: str) -> str | None:
