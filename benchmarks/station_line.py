@@ -110,7 +110,7 @@ def judge_all(
             upcoming += period
 
     with station.bus.subscribed(capacity=100_000) as messages:
-        began = time.monotonic()
+        began, before = time.monotonic(), station.pipeline.state()["accepted"]
         threads = [threading.Thread(target=take, args=each, daemon=True) for each in cameras.items()]
         for thread in threads:
             thread.start()
@@ -118,11 +118,16 @@ def judge_all(
         ended.set()
         for thread in threads:
             thread.join()
-        station.recorder.settle(ANSWER_SECONDS)
-        times = []
-        while message := messages.take():
-            if message.kind == "part":
-                times += [view["ms"] for view in message.body["views"]]
+        accepted = station.pipeline.state()["accepted"] - before
+        times, parts, recorded = [], 0, 0
+        given_up = time.monotonic() + ANSWER_SECONDS
+        while (len(times) < accepted or recorded < parts) and time.monotonic() < given_up:
+            while message := messages.take():
+                recorded += message.kind == "recorded"
+                if message.kind == "part":
+                    parts += 1
+                    times += [view["ms"] for view in message.body["views"]]
+            time.sleep(0.01)
     return times
 
 
