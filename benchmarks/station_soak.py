@@ -4,7 +4,6 @@
     python -m benchmarks.station_soak soak --encoder small --parts 200000 --minutes 25
     python -m benchmarks.station_soak soak --encoder fast --parts 5000
     python -m benchmarks.station_soak latency
-    python -m benchmarks.station_soak shown
     python -m benchmarks.station_soak strangers
     python -m benchmarks.station_soak install
     python -m benchmarks.station_soak table results/station_soak.json
@@ -33,7 +32,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.station_install import install_run
 from benchmarks.station_kills import CAMERA, DIFFERENT, kill_run
-from benchmarks.station_latency import latency_run, shown_run, strangers_run
+from benchmarks.station_latency import latency_run, strangers_run
 from benchmarks.station_line import LINE_ENCODERS, Visit, running_station
 from benchmarks.station_tables import TABLES, table
 from dinosaur_ad._atomic import write_atomic
@@ -114,8 +113,6 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             return latency_run(folder, options.rounds, options.seconds)
         case "strangers":
             return strangers_run(folder, options.rounds, options.seconds)
-        case "shown":
-            return shown_run(folder, options.parts, options.period, options.browser)
         case _:
             return install_run(folder, options.starts)
 
@@ -137,13 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     for each in (latency, strangers):
         each.add_argument("--rounds", type=int, default=10)
         each.add_argument("--seconds", type=float, default=15.0, help="of each turn")
-    shown = verbs.add_parser("shown", help="from the verdict to the page in a browser")
-    shown.add_argument("--parts", type=int, default=100)
-    shown.add_argument("--period", type=float, default=0.5, help="seconds between two parts")
-    shown.add_argument("--browser", default="/usr/bin/chromium")
     install = verbs.add_parser("install", help="megabytes on the disk, seconds to start")
     install.add_argument("--starts", type=int, default=7)
-    for each in (kills, soak, latency, strangers, shown, install):
+    for each in (kills, soak, latency, strangers, install):
         each.add_argument("--out", type=Path, default=RESULTS)
     reader = verbs.add_parser("table", help="print the stored results as Markdown")
     reader.add_argument("file", type=Path)

@@ -105,14 +105,6 @@ def _seen(seen: dict[str, int]) -> str:
     return f"In {seen['seconds']} seconds the stranger was answered {answers}."
 
 
-def _shown(facts: Facts) -> str:
-    lines = ["| on the page Live | parts | p50 | p99 | longest |", "|---|--:|--:|--:|--:|"]
-    for name, times in facts["after_verdict_ms"].items():
-        p50, p99 = np.percentile(times, (50, 99))
-        lines.append(f"| {name} | {len(times)} | {p50:.0f} ms | {p99:.0f} ms | {max(times):.0f} ms |")
-    return "\n".join(lines)
-
-
 def _install(facts: Facts) -> str:
     more = facts["with_station_mb"] - facts["run_time_mb"]
     most = ", ".join(f"{name} {size:.0f}" for name, size in list(facts["brought_mb"].items())[:5])
@@ -145,7 +137,6 @@ TABLES: dict[str, Callable[[Facts], str]] = {
     "soak-small": _soak,
     "soak-fast": _soak,
     "latency": _visits,
-    "shown": _shown,
     "strangers": _visits,
     "install": _install,
 }
