@@ -86,7 +86,7 @@ class StorageNumbers:
 
 
 @dataclass(frozen=True)
-class Training:
+class PrintedTraining:
     """A column of the training table; ``loss`` is empty and ``trainable`` NaN where no number is printed."""
 
     backbone: str
@@ -112,7 +112,7 @@ class Paper:
     devices: Mapping[str, Device]
     grid: GridNumbers
     storage: Mapping[str, StorageNumbers]
-    training: Mapping[str, Training]
+    training: Mapping[str, PrintedTraining]
 
     def method_of(self, measured: str) -> str | None:
         """The key of the paper's method that a measured one is a variant of, None when there is none.
@@ -158,7 +158,7 @@ def paper() -> Paper:
             key: StorageNumbers(**(entry | {"train_images": tuple(entry["train_images"])}))
             for key, entry in document["storage"].items()
         },
-        training={key: Training(**entry) for key, entry in document["training"].items()},
+        training={key: PrintedTraining(**entry) for key, entry in document["training"].items()},
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dinosaur_ad.datasets.folder import Layout, category_tasks, named_mask, say_absent
+from dinosaur_ad.datasets.folder import FolderLayout, category_tasks, named_mask, say_absent
 from dinosaur_ad.datasets.tasks import Scenario
 
 BTAD_CATEGORIES = ("01", "02", "03")
@@ -19,7 +19,7 @@ BTAD_CITATION = (
     "and Localization, ISIE 2021"
 )
 
-_LAYOUT = Layout("BTAD layout", ("train/ok", "test/ok"), named_mask(""), "{kind}/{stem}.png", good="ok")
+_LAYOUT = FolderLayout("BTAD layout", ("train/ok", "test/ok"), named_mask(""), "{kind}/{stem}.png", good="ok")
 
 
 def btad_scenario(root: str | Path) -> Scenario:

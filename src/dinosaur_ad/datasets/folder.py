@@ -23,7 +23,7 @@ Saturations: TypeAlias = tuple[tuple[int, Saturation], ...]
 
 
 @dataclass(frozen=True)
-class Layout:
+class FolderLayout:
     """How a root of categories is laid out: ``<category>/{train,validation,test}/<kind>``, and the masks."""
 
     name: str
@@ -76,7 +76,7 @@ def folder_task(train: str | Path, *, test: str | Path | None = None, name: str 
     return Task(name or train.resolve().name, normals, test=labelled)
 
 
-def category_tasks(root: str | Path, layout: Layout) -> tuple[Task, ...]:
+def category_tasks(root: str | Path, layout: FolderLayout) -> tuple[Task, ...]:
     """One task for each category found in ``root``, alphabetically; any image extension.
 
     A category without a folder of masks has unknown ones; where there is such a folder, it must be complete.
@@ -123,7 +123,7 @@ def images_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if is_image_name(path)) if folder.is_dir() else []
 
 
-def _category_folders(root: Path, layout: Layout) -> list[Path]:
+def _category_folders(root: Path, layout: FolderLayout) -> list[Path]:
     _require_folder(root)
     if (root / "train").is_dir():
         raise InputError(f"'{root}' is one category, not a root of several; give the folder that holds it.")
@@ -136,7 +136,7 @@ def _category_folders(root: Path, layout: Layout) -> list[Path]:
     return categories
 
 
-def _missing(category: Path, layout: Layout, test: tuple[FileSample, ...]) -> list[str]:
+def _missing(category: Path, layout: FolderLayout, test: tuple[FileSample, ...]) -> list[str]:
     missing = [f"{category.name}/{split}" for split in layout.normal_splits if not images_in(category / split)]
     anomalous = [sample for sample in test if sample.label == 1]
     if not anomalous:
@@ -150,7 +150,7 @@ def _missing(category: Path, layout: Layout, test: tuple[FileSample, ...]) -> li
     return missing
 
 
-def _test_samples(category: Path, layout: Layout) -> tuple[FileSample, ...]:
+def _test_samples(category: Path, layout: FolderLayout) -> tuple[FileSample, ...]:
     truth, saturations = category / layout.truth, layout.read_saturations(category)
     return _labelled(
         category / layout.test,

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dinosaur_ad.datasets.folder import Layout, Saturations, category_tasks, images_in, say_absent
+from dinosaur_ad.datasets.folder import FolderLayout, Saturations, category_tasks, images_in, say_absent
 from dinosaur_ad.datasets.samples import Saturation
 from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.errors import InputError
@@ -40,7 +40,7 @@ def loco_scenario(root: str | Path) -> Scenario:
     :raises InputError: no category, or an incomplete one; the sentence names what is missing.
     """
     splits = ("train/good", "validation/good", "test/good")
-    layout = Layout("MVTec-LOCO layout", splits, _find_masks, "{kind}/{stem}/000.png", _read_saturations)
+    layout = FolderLayout("MVTec-LOCO layout", splits, _find_masks, "{kind}/{stem}/000.png", _read_saturations)
     tasks = category_tasks(root, layout)
     return Scenario("mvtec_loco", tasks, _describe(tasks), LOCO_LICENCE, LOCO_CITATION)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dinosaur_ad.datasets.folder import Layout, category_tasks, named_mask, say_absent
+from dinosaur_ad.datasets.folder import FolderLayout, category_tasks, named_mask, say_absent
 from dinosaur_ad.datasets.tasks import Scenario
 
 MVTEC_CATEGORIES = (
@@ -23,7 +23,9 @@ MVTEC_CITATION = (
     "Anomaly Detection, CVPR 2019"
 )
 
-MVTEC_LAYOUT = Layout("MVTec-AD layout", ("train/good", "test/good"), named_mask("_mask"), "{kind}/{stem}_mask.png")
+MVTEC_LAYOUT = FolderLayout(
+    "MVTec-AD layout", ("train/good", "test/good"), named_mask("_mask"), "{kind}/{stem}_mask.png"
+)
 
 
 def mvtec_scenario(root: str | Path) -> Scenario:

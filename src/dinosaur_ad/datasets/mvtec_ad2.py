@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dinosaur_ad.datasets.folder import Layout, category_tasks, named_mask, say_absent
+from dinosaur_ad.datasets.folder import FolderLayout, category_tasks, named_mask, say_absent
 from dinosaur_ad.datasets.tasks import Scenario
 
 MVTEC_AD2_CATEGORIES = ("can", "fabric", "fruit_jelly", "rice", "sheet_metal", "vial", "wallplugs", "walnuts")
@@ -19,7 +19,7 @@ MVTEC_AD2_CITATION = (
     "Anomaly Detection, arXiv 2503.21622, 2025"
 )
 
-_LAYOUT = Layout(
+_LAYOUT = FolderLayout(
     "MVTec AD 2 layout",
     ("train/good", "validation/good", "test_public/good"),
     named_mask("_mask"),

@@ -11,7 +11,7 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from dinosaur_ad.datasets.folder import GOOD, Layout, category_tasks, named_mask, say_absent
+from dinosaur_ad.datasets.folder import GOOD, FolderLayout, category_tasks, named_mask, say_absent
 from dinosaur_ad.datasets.listed import ListedImage, damaged_list, listed_task
 from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.errors import InputError
@@ -78,4 +78,4 @@ def _find_mask(truth: Path, kind: str, stem: str) -> tuple[Path, ...]:
     return named_mask("")(truth, kind, stem) or named_mask("_mask")(truth, kind, stem)
 
 
-_CONVERTED = Layout("converted VisA layout", ("train/good", "test/good"), _find_mask, "{kind}/{stem}.png")
+_CONVERTED = FolderLayout("converted VisA layout", ("train/good", "test/good"), _find_mask, "{kind}/{stem}.png")

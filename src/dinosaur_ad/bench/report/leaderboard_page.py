@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from dinosaur_ad.bench.report.curves import COLOURS
-from dinosaur_ad.bench.report.ranking_chart import Ranked, ranking_chart
+from dinosaur_ad.bench.report.ranking_chart import RankedRow, ranking_chart
 from dinosaur_ad.bench.report.report_rows import geometry_words
 from dinosaur_ad.bench.report.table import figure
 from dinosaur_ad.page.html import Html, element, join, page, section, table
@@ -77,7 +77,7 @@ def _charts(document: Mapping[str, Any]) -> Html:
             if entry is not None and (measured := entry["measures"]["image_auroc"])["mean"] is not None:
                 method = row["method"]
                 paper = printed.get(method.partition(":")[0], {}).get(name)
-                ranked.append(Ranked(method, measured["mean"], measured["spread"], paper, styles[method]))
+                ranked.append(RankedRow(method, measured["mean"], measured["spread"], paper, styles[method]))
         if ranked:
             charts.append(element("div", element("h3", _scenario_title(scenario)), ranking_chart(ranked, name)))
     lead = (

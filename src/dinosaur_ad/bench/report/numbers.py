@@ -35,16 +35,16 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Measured:
+class SeedMean:
     """A number over seeds: ``spread`` is its standard deviation, NaN with one seed."""
 
     mean: float
     spread: float
 
 
-def measure(group: CellGroup, number: Number) -> Measured:
+def measure(group: CellGroup, number: Number) -> SeedMean:
     """The mean of a number over the group's seeds, and its spread."""
-    return Measured(*seed_spread([number(cell) for cell in group.cells]))
+    return SeedMean(*seed_spread([number(cell) for cell in group.cells]))
 
 
 def auroc_interval(group: CellGroup, resamples: int = 1000) -> tuple[float, float]:

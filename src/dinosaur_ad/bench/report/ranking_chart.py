@@ -12,7 +12,7 @@ _WIDTH, _LINE, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 18, 158, 44, 6, 22
 CHANCE = 0.5
 
 
-class Ranked(NamedTuple):
+class RankedRow(NamedTuple):
     """A method's AUROC, its spread over seeds, the paper's AUROC (None: unknown), and a style class for its colour."""
 
     name: str
@@ -22,10 +22,10 @@ class Ranked(NamedTuple):
     style: str
 
 
-def ranking_chart(ranked: Sequence[Ranked], label: str) -> Html:
+def ranking_chart(ranked: Sequence[RankedRow], label: str) -> Html:
     """AUROCs from 0.5, or lower where one is, to 1.
 
-    >>> chart = ranking_chart([Ranked("a", 0.8, None, None, "c0"), Ranked("b", 0.9, 0.01, 0.95, "c1")], "x")
+    >>> chart = ranking_chart([RankedRow("a", 0.8, None, None, "c0"), RankedRow("b", 0.9, 0.01, 0.95, "c1")], "x")
     >>> chart.index(">b<") < chart.index(">a<"), chart.count("<circle"), chart.count('class="printed"')
     (True, 2, 1)
     """
@@ -52,7 +52,7 @@ def ranking_chart(ranked: Sequence[Ranked], label: str) -> Html:
     )
 
 
-def _line(each: Ranked, y: float, x: Callable[[float], float]) -> str:
+def _line(each: RankedRow, y: float, x: Callable[[float], float]) -> str:
     at, spread = x(each.value), each.spread or 0.0
     low, high = x(each.value - spread), x(each.value + spread)
     style = text(each.style)

@@ -55,7 +55,7 @@ class Recipe:
 RECIPES = {"paper": Recipe(), "original": Recipe(rate=1e-4, decay=1e-5, shared_grey=True, smooth=True)}
 
 
-class Gallery:
+class TeacherImages:
     """The images of a folder in a random order that never ends; files are read by several threads."""
 
     def __init__(self, paths: list[Path], seed: int, recipe: Recipe) -> None:

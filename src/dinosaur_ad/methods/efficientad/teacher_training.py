@@ -26,7 +26,7 @@ from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.loading import Pixels, find_images
 from dinosaur_ad.methods.efficientad.pdn import build_pdn, build_seeded, channel_statistics, standardise
-from dinosaur_ad.methods.efficientad.teacher_parts import RECIPES, Gallery, Recipe, Target
+from dinosaur_ad.methods.efficientad.teacher_parts import RECIPES, Recipe, Target, TeacherImages
 from dinosaur_ad.methods.shared.torch_tools import import_torch, to_images
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def pretrain_teacher(
     out = Path(out).expanduser()
     if out.exists():
         raise InputError(f"{out} exists already; remove it or choose another file for the teacher.")
-    gallery = Gallery(find_images([images], strict=True), seed, chosen)
+    gallery = TeacherImages(find_images([images], strict=True), seed, chosen)
     target = Target(encoder, chosen, weights, device)
     words = (
         f"PDN-S distilled from {target.description} with {len(gallery.paths)} images of '{Path(images).name}', "
@@ -96,7 +96,7 @@ class _Distillation:
     """The state of one pretraining: network, optimiser, position."""
 
     def __init__(
-        self, recipe: Recipe, target: Target, gallery: Gallery, out: Path, device: str, seed: int, say: Say
+        self, recipe: Recipe, target: Target, gallery: TeacherImages, out: Path, device: str, seed: int, say: Say
     ) -> None:
         self.losses: list[float] = []
         self.partial = out.with_name(f"{out.name}.partial")
