@@ -104,9 +104,14 @@ def estimate(
     held = min(images or at_once, at_once) * (1 + copies)
     # The features, and the coresets that are chosen from them.
     memory = 3 * held * math.prod(tiling.grid) * cls_NC.shape[1] * 4
-    wanted = f"{images * each:.0f} s for {images} images" if images else f"{each:.2g} s an image"
+    wanted = f"{_seconds(images * each)} s for {images} images" if images else f"{_seconds(each)} s an image"
     stored = "" if budget is None else f", and at most {say_bytes(budget)} on disk"
     return (
         f"{tiling.columns}x{tiling.rows} tiles of about {tiling.tile_pixels[1]:.0f} x {tiling.tile_pixels[0]:.0f} "
         f"pixels: encoding alone will take at least {wanted}; about {say_bytes(memory)} of memory{stored}"
     )
+
+
+def _seconds(value: float) -> str:
+    """Seconds for people: whole ones from ten on, two digits below, so that little time is not "0 s"."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
