@@ -81,7 +81,8 @@ def test_images_may_lie_behind_an_address(
         str(defect),
     ]
     assert [row["verdict"] for row in good[-2:]] == ["anomalous", "anomalous"]
-    assert good[-2]["score"] == good[-1]["score"]
+    # The same pixels at two places of a batch: matrix products may add them in another order.
+    assert good[-2]["score"] == pytest.approx(good[-1]["score"], rel=1e-5)
     assert bad["path"] == f"file://{broken}"
     assert bad["error"].startswith(f"'file://{broken}' is damaged or cut short")
 
