@@ -48,7 +48,8 @@ def test_scores_routes_maps_and_thresholds_are_the_detectors(method: DinosaurMet
         detector.learn(name, images)
     inspections = detector.inspect(TESTS)
     scores = method.score(as_photos(TESTS, "test"))
-    np.testing.assert_allclose(scores.image, [each.score for each in inspections], rtol=1e-5)
+    # |x|² - 2xy + |y|² in single precision: at a distance of .1 between tokens of length 1, processors differ by 2e-5.
+    np.testing.assert_allclose(scores.image, [each.score for each in inspections], rtol=1e-4)
     assert scores.routes == tuple(each.task for each in inspections)
     assert scores.maps is not None
     assert scores.thresholds is not None
