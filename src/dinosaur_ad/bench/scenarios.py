@@ -134,7 +134,7 @@ def describe_table(data: Path | None = None) -> list[ScenarioLine]:
     states: dict[str, DataStatus] = {}
     rows = []
     for spec in _SPECS.values():
-        shared = spec.name if spec.dataset is None else spec.dataset.name
+        shared = spec.name if spec.dataset is None else f"{spec.dataset.name}, {spec.tasks}"
         status = states[shared] = states.get(shared) or data_status(spec.name, data)
         tasks = f"{status.tasks} of {spec.tasks}" if status.state == "partial" else str(spec.tasks)
         rows.append(ScenarioLine(spec.name, tasks, status.state, status.detail, spec.summary))
