@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dinosaur_ad.bench.scenarios import ONE_CATEGORY_SCENARIO
 from dinosaur_ad.errors import InputError
 
 
@@ -40,6 +41,21 @@ SUITES = {
         ("dinosaur", "dinosaur:paper", "patchcore:vit", "photometer:signed"),
         ("synthetic", "synthetic-color"),
         settings={"patchcore.replay": "20", "patchcore.ratio": "0.02"},
+    ),
+    "reproduce": Suite(
+        "one category alone, each method as its authors published it: does it reach the figure of its own paper? Wants "
+        "MVTec-AD, the authors' networks (or --set ucad.backbone=NAME), a teacher and a GPU",
+        (
+            "patchcore:original-resnet50",
+            "patchcore:original-resnet50-1percent",
+            "ucad:original",
+            "ucad:original-no-prompt",
+            "ucad:no-prompt",
+            "efficientad:original",
+            "dne:original",
+            "iuf:original",
+        ),
+        (ONE_CATEGORY_SCENARIO,),
     ),
     "paper": Suite(
         "the paper's five protocols, its geometric drift as printed, and a light meter as a control; wants the "

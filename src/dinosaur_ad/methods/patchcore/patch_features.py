@@ -69,7 +69,9 @@ class PatchFeatures:
         if self._config.coreset_dim is None:
             return points_PC
         generator = np.random.default_rng([self._seed, 1])
-        matrix_CK = generator.normal(size=(points_PC.shape[1], self._config.coreset_dim)) / self._config.coreset_dim**0.5
+        matrix_CK = (
+            generator.normal(size=(points_PC.shape[1], self._config.coreset_dim)) / self._config.coreset_dim**0.5
+        )
         return points_PC @ import_torch().from_numpy(matrix_CK.astype(np.float32)).to(points_PC.device)
 
     @cached_property

@@ -73,10 +73,10 @@ BATCH = 32  # images; their stacked maps are 5 MB each
 class PatchCoreConfig(Config):
     """What the memory is made of, and how much of it is kept; ``layers`` is only for token encoders.
 
-    ``average`` is the side of the square over which each feature map is averaged, 1 for none. ``compress`` says how the
-    maps become ``dim`` numbers: by a random projection, or by averaging as PatchCore's authors do. The coreset is chosen
-    in a random projection to ``coreset_dim`` numbers, None for the features themselves. ``image_share`` is the share of
-    an image's largest patch scores whose mean is its score, 0 for the largest alone.
+    ``average`` is the side of the square over which each feature map is averaged, 1 for none. ``compress`` says how
+    the maps become ``dim`` numbers: by a random projection, or by averaging as PatchCore's authors do. The coreset is
+    chosen in a random projection to ``coreset_dim`` numbers, None for the features themselves. ``image_share`` is the
+    share of an image's largest patch scores whose mean is its score, 0 for the largest alone.
     """
 
     backbone: str = "resnet50"
@@ -288,9 +288,8 @@ class PatchCore(StatefulMethod):
         return self._features.maps.network.info() | {
             "memory_vectors": 0 if self._memory is None else len(self._memory.bank_MC),
             "memory_channels": self.config.dim,
-            "optimised": "nothing" + (
-                ": the projection counted as trainable is random and stays so" if self._projects else ""
-            ),
+            "optimised": "nothing"
+            + (": the projection counted as trainable is random and stays so" if self._projects else ""),
             "replay": f"up to {self.config.replay} images of {scope}, unless the scenario widens its drift instead",
             "storage": "the memory's vectors; the images kept for replay are not counted",
             "scoring": f"float32 on {self.workbench.device}",
