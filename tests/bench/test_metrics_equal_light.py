@@ -82,7 +82,7 @@ def test_a_perfect_score_stays_perfect_and_where_light_says_nothing_it_is_near_t
 
 
 def test_what_brightness_gave_is_gone_and_what_else_there_is_stays() -> None:
-    """Defects are brighter, and half of the score is brightness: the AUROC flatters, the one at equal light does not."""
+    """Defects are brighter, and one score is brightness: its AUROC flatters, not the one at equal light."""
     rng = np.random.default_rng(1)
     labels = np.repeat([0, 1], 1000)
     light = labels + rng.normal(size=2000)

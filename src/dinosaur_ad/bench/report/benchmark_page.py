@@ -1,4 +1,4 @@
-"""The page of a benchmark: charts and tables first, then what was run, then the details of every scenario."""
+"""The page of a benchmark: findings and charts first, a section a table, what was run, details of every scenario."""
 
 from __future__ import annotations
 
@@ -28,17 +28,14 @@ def benchmark_page(
     groups: Sequence[CellGroup], tables: Sequence[Table], failed: Sequence[FailedCell], data: Path | None
 ) -> Html:
     """The whole page, with everything in it."""
-    charts = {"overview": sequence_charts, "forgetting": forgetting_charts, "cost": cost_charts}
     parts = []
     for each in tables:
-        chart = charts[each.key](groups) if each.key in charts else ""
-        parts.append(
-            (
-                each.key,
-                each.title,
-                section(each.title, "", chart, element("p", each.lead, class_="lead"), to_html(each)),
-            )
-        )
+        head = element("p", each.lead, class_="lead")
+        parts.append((each.key, each.title, section(each.title, "", head, to_html(each))))
+    drawn = [chart for chart in (sequence_charts(groups), forgetting_charts(groups), cost_charts(groups)) if chart]
+    if drawn:
+        after_findings = int(bool(tables) and tables[0].key == "findings")
+        parts.insert(after_findings, ("charts", "Charts", section("Charts", "", *drawn)))
     if failed:
         parts.append(("failed", "What failed", _failed(failed)))
     parts.append(("run", "What was run", _what_was_run(groups)))

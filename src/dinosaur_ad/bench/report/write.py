@@ -10,6 +10,7 @@ from pathlib import Path
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bench.grid_results import GridResult, load_grids
 from dinosaur_ad.bench.report.benchmark_page import TITLE, benchmark_page, headline
+from dinosaur_ad.bench.report.findings import findings_table
 from dinosaur_ad.bench.report.grid_table import grid_tables
 from dinosaur_ad.bench.report.method_tables import cost_table, forgetting_table, missing_table, thresholds_table
 from dinosaur_ad.bench.report.paper_tables import TableMaker, overview_table, paper_table_makers, short_table
@@ -69,6 +70,7 @@ def _makers_of(
         return reproduced | of_grids
     several = [group for group in groups if len(group.first.tasks) > 1]  # a single task cannot be forgotten
     return {
+        "findings": partial(findings_table, results, groups),
         **reproduced,
         "overview": partial(overview_table, groups),
         **paper_table_makers(groups),
