@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 
+from dinosaur_ad.bench.effort import row_label
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import measure
@@ -78,7 +79,7 @@ def _head(groups: Sequence[CellGroup], failed: Sequence[FailedCell]) -> Html:
 
 def _tile(groups: Sequence[CellGroup], scenario: str) -> Html:
     """The best method of a scenario beside the paper's best."""
-    own = {group.method: measure(group, numbers.auroc).mean for group in groups if group.scenario == scenario}
+    own = {row_label(group.first): measure(group, numbers.auroc).mean for group in groups if group.scenario == scenario}
     best = max(own, key=lambda method: (own[method] == own[method], own[method]))  # a NaN is never the best
     first = next(group.first for group in groups if group.scenario == scenario)
     note, key = f"{best}: best image AUROC of {_count(len(own), 'method')}", paper_scenario(scenario)
@@ -111,7 +112,7 @@ def _method_rows(groups: Sequence[CellGroup]) -> list[tuple[str, ...]]:
         words = dict.fromkeys(str(group.first.info.get("description", "not recorded")) for group in own)
         seeds = sorted({seed for group in own for seed in group.seeds})
         size = f"{own[0].first.parameters['total'] / 1e6:.1f} M"
-        rows.append((method, own[0].first.summary, "; ".join(words), size, ", ".join(map(str, seeds))))
+        rows.append((row_label(own[0].first), own[0].first.summary, "; ".join(words), size, ", ".join(map(str, seeds))))
     return rows
 
 

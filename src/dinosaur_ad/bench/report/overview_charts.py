@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from dinosaur_ad.bench.effort import row_label
 from dinosaur_ad.bench.metrics import final_average
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.curves import Line, coloured, dotted, key, scatter_chart, sequence_chart, sequence_mean
@@ -22,7 +23,9 @@ def sequence_charts(groups: Sequence[CellGroup]) -> Html:
     for scenario, own in _by_scenario(groups):
         count = len(own[0].first.tasks)
         if count > 1:
-            lines = [Line(sequence_mean(group.first.auroc), group.method, styles[_family(group)]) for group in own]
+            lines = [
+                Line(sequence_mean(group.first.auroc), row_label(group.first), styles[_family(group)]) for group in own
+            ]
             chart = sequence_chart(lines, count, f"{scenario}: AUROC by tasks learned")
             charts.append(element("div", element("h3", scenario), chart))
     return _section(
@@ -74,7 +77,7 @@ def _cost_chart(own: Sequence[CellGroup], styles: dict[str, str], number: Number
     for group in own:
         point = (number(group.first), numbers.auroc(group.first))
         if point[0] > 0 and not math.isnan(point[1]):  # a logarithm needs a positive number
-            dots.append(Line([point], group.method, styles[_family(group)]))
+            dots.append(Line([point], row_label(group.first), styles[_family(group)]))
     if not dots:
         return Html("")
     return element(

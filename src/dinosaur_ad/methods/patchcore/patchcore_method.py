@@ -36,6 +36,9 @@ Deviations and doubts:
   fixed total, and chooses one by the smallest mean distance.
 * **Storage** counts the memory's vectors, as the paper does. The images kept for replay come on top of it.
 * **Threshold**: 97.5th percentile of the scores of the images just learned from. They are in the memory, so it is low.
+* Variant ``original-resnet50`` has the authors' features (``compress="pool"``), their coreset of 10 % chosen in 128
+  random directions and their plain score; ``original-resnet50-1percent`` keeps 1 %. Only the network is another,
+  because WideResNet-50's weights are not at hand, and images are not cropped.
 * Variant ``vit`` puts the tokens of two blocks of a token encoder in place of the two stages, each of length one as in
   DINOSaur, so that the two differ in the memory and not in the features. It keeps the encoder's own grid (16x16 at 224
   pixels): interpolated tokens would fill the memory with mixtures. It needs no download beyond the embedded encoder.
