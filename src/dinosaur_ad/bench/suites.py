@@ -43,7 +43,7 @@ SUITES = {
         settings={"patchcore.replay": "20", "patchcore.ratio": "0.02"},
     ),
     "reproduce": Suite(
-        "one category alone, each method as its authors published it: does it reach the figure of its own paper? Wants "
+        "one category alone, each method in its authors' form: does it reach the figure of its own paper? Wants "
         "MVTec-AD, the authors' networks (or --set ucad.backbone=NAME), a teacher and a GPU",
         (
             "patchcore:original-resnet50",

@@ -156,7 +156,7 @@ def _paper(document: Mapping[str, Any]) -> Html:
     body = (
         element(
             "tr",
-            element("td", row["label"]),
+            element("td", row["method"]),
             *(
                 element("td", figure(row["image_auroc"].get(name, float("nan"))).cell.text, class_="number")
                 for name in names
