@@ -1,4 +1,4 @@
-"""The page of a benchmark: findings and charts first, a section a table, what was run, details of every scenario."""
+"""The page of a benchmark: charts and findings first, a section a table, what was run, details of every scenario."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def benchmark_page(
         parts.append((each.key, each.title, section(each.title, "", head, to_html(each))))
     drawn = [chart for chart in (sequence_charts(groups), forgetting_charts(groups), cost_charts(groups)) if chart]
     if drawn:
-        after_findings = int(bool(tables) and tables[0].key == "findings")
-        parts.insert(after_findings, ("charts", "Charts", section("Charts", "", *drawn)))
+        parts.insert(0, ("charts", "Charts", section("Charts", "", *drawn)))
     if failed:
         parts.append(("failed", "What failed", _failed(failed)))
     parts.append(("run", "What was run", _what_was_run(groups)))
