@@ -23,7 +23,7 @@ def _no_data_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED = {
-    "suite": (["--suite", "tin"], "There is no suite 'tin'; choose from: tiny, quick, paper."),
+    "suite": (["--suite", "tin"], "There is no suite 'tin'; choose from: tiny, quick, reproduce, paper."),
     "method": (
         ["--methods", "dino"],
         "There is no method 'dino'; choose from: dinosaur, dinosaur:fast, dinosaur:best, dinosaur:paper, dne, ",
