@@ -77,7 +77,7 @@ def test_its_numbers_are_those_of_the_report(stored: dict[str, Any]) -> None:
     overview = to_markdown(table_makers(finished, [], failed)["overview"]())
     for row in stored["rows"]:
         mean = row["entries"][0]["measures"]["image_auroc"]["mean"]
-        assert re.search(rf"\| {re.escape(row['method'])}[ |].*{mean:.3f}", overview), row["method"]
+        assert re.search(rf"\| {re.escape(row['label'])}[ |].*{mean:.3f}", overview), row["method"]
 
 
 def test_the_page_says_encoder_seeds_and_share_of_the_schedule_of_every_row(stored: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ def test_the_page_says_encoder_seeds_and_share_of_the_schedule_of_every_row(stor
     assert len(lines) == len(stored["rows"])
     for row, line in zip(stored["rows"], lines, strict=True):
         entry = row["entries"][0]
-        assert f">{row['method']}<sup>" in line
+        assert f">{row['label']}<sup>" in line
         assert f"seed{'s' * (len(entry['seeds']) > 1)} {', '.join(map(str, entry['seeds']))}" in line
         assert ("not trained" in line) == (entry["training"] is None)
         assert f'data-value="{entry["measures"]["image_auroc"]["mean"]:.6f}"' in line
@@ -112,7 +112,7 @@ def test_words_of_strangers_are_text(tiny: dict[str, Any]) -> None:
     hostile = copy.deepcopy(tiny)
     evil = "</td><script>alert(1)</script>\"'"
     row = hostile["rows"][0]
-    row["summary"] = row["method"] = row["entries"][0]["encoder"] = evil
+    row["summary"] = row["method"] = row["label"] = row["entries"][0]["encoder"] = evil
     row["entries"][0]["settings"] = {evil: evil}
     row["entries"][0]["revisions"] = [evil]
     hostile["scenarios"][0]["description"] = evil

@@ -266,11 +266,25 @@ def test_tasks_that_light_alone_tells_apart_are_named() -> None:
     control = cell(CONTROL, tasks=3)
     told = replace(control, auroc=np.vstack([control.auroc[:-1], [0.95, 0.5, 0.02]]))
     made = table([told, cell()], "shortcuts")
-    notes = " ".join(note.text for note in made.notes)
+    notes = " ".join(note.text for note in made.notes if "alone separates" in note.text)
     assert "mtd-color: brightness alone separates normal from anomalous test images in mtd-color-01 0.950, " in notes
     assert "mtd-color-03 0.020 (" in notes
     assert "mtd-color-02" not in notes
     assert row(made, CONTROL)["image AUROC without those"] == "0.500"  # the second task alone
+
+
+def test_at_equal_brightness_a_light_meter_has_a_half_and_a_real_detector_stays() -> None:
+    control = cell(CONTROL, tasks=2)
+    meter = replace(cell("dne", tasks=2), final=[replace(task, scores=task.scores**3) for task in control.final])
+    perfect = replace(
+        cell("dinosaur", tasks=2),
+        final=[replace(task, scores=task.labels.astype(np.float32)) for task in control.final],
+    )
+    made = table([control, meter, perfect], "shortcuts")
+    assert row(made, "dne")["image AUROC equal brightness"] == "0.500"
+    assert row(made, CONTROL)["image AUROC equal brightness"] == "0.500"
+    assert row(made, "dinosaur")["image AUROC equal brightness"] == "1.000"
+    assert any("of 60 anomalous images are comparable at equal brightness" in note.text for note in made.notes)
 
 
 def test_a_method_without_the_controls_seed_is_left_out_and_the_others_stay() -> None:

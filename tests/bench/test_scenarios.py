@@ -15,7 +15,7 @@ from dinosaur_ad.datasets import FileSample, draw_drift, mtd
 from dinosaur_ad.errors import InputError
 
 NAMES = [
-    *("mvtec-ad", "mvtec-loco", "mtd-color", "mtd-blur", "mtd-geo", "mtd-geo-literal"),
+    *("mvtec-ad", "mvtec-ad-bottle", "mvtec-loco", "mtd-color", "mtd-blur", "mtd-geo", "mtd-geo-literal"),
     *("visa", "mpdd", "real-iad", "mvtec-ad-2", "btad"),
     *("synthetic", "synthetic-color", "synthetic-blur", "synthetic-geo", "synthetic-tiny"),
 ]

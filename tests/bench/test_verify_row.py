@@ -172,6 +172,15 @@ def test_a_result_of_another_schema_is_one_sentence(row: Path, files: dict[str, 
     assert not found.equal
     (sentence,) = found.unreadable
     assert "was written in format 2 by another version" in sentence
+    assert not any("belongs to none" in fault for fault in faults(found))  # one thing wrong is said once
+
+
+def test_a_result_that_is_no_json_says_so_in_plain_words(row: Path, files: dict[str, bytes]) -> None:
+    for content in (b"{nope", b"\xff\xfe\x00"):
+        row.write_bytes(forge({**files, f"{CELL}/result.json": content}))
+        (sentence,) = verify([str(row)]).unreadable
+        assert "it is no JSON" in sentence
+        assert "Expecting" not in sentence
 
 
 def test_changed_scores_are_found_though_the_hashes_fit(row: Path, files: dict[str, bytes]) -> None:

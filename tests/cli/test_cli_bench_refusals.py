@@ -23,7 +23,7 @@ def _no_data_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED = {
-    "suite": (["--suite", "tin"], "There is no suite 'tin'; choose from: tiny, quick, paper."),
+    "suite": (["--suite", "tin"], "There is no suite 'tin'; choose from: tiny, quick, reproduce, paper."),
     "method": (
         ["--methods", "dino"],
         "There is no method 'dino'; choose from: dinosaur, dinosaur:fast, dinosaur:best, dinosaur:paper, dne, ",
@@ -31,7 +31,10 @@ REFUSED = {
     "variant": (["--methods", "dinosaur:x"], "'dinosaur' has no variant 'x'; choose from: default, fast, best, paper."),
     "no method": (["--methods", ","], "Say what to run: --suite quick, or --methods and --scenarios"),
     "method twice": (["--methods", "dinosaur,dinosaur"], "A method is named twice in 'dinosaur,dinosaur'"),
-    "scenario": (["--scenarios", "mtd"], "There is no scenario 'mtd'; choose from: mvtec-ad, mvtec-loco, mtd-color"),
+    "scenario": (
+        ["--scenarios", "mtd"],
+        "There is no scenario 'mtd'; choose from: mvtec-ad, mvtec-ad-bottle, mvtec-loco, ",
+    ),
     "no scenario": (["--scenarios", ""], "Say what to run: --suite quick, or --methods and --scenarios"),
     "scenario twice": (["--scenarios", "synthetic,synthetic"], "one scenario and name each once, got 'synthetic,"),
     "no data": (["--scenarios", "mtd-geo"], "download Magnetic Tile Defects from https://github.com/abin24/"),

@@ -131,6 +131,63 @@ def test_a_memory_smaller_than_the_neighbourhood_works(vectors: int) -> None:
     assert (raw.item(), reweighted.item()) == pytest.approx(expected, rel=1e-5)
 
 
+# --- the authors' features and score ---
+
+
+def test_pooled_features_are_the_means_of_equal_shares_of_the_squares(lessons: list[Lesson]) -> None:
+    """As in the authors' code: 3x3 squares, channel after channel, to ``dim`` numbers a map, and again for all maps."""
+    method = tiny(compress="pool", dim=8)
+    photo = lessons[0].train[0]
+    pixels = prepare([photo.pixels()], 64)
+    maps = method._features.maps(pixels)
+    side, expected = maps[0].shape[-1], []
+    for each in maps:
+        padded = torch.nn.functional.pad(each[0], (1, 1, 1, 1)).double()
+        height, width = each.shape[-2:]
+        grid = torch.zeros(8, height, width, dtype=torch.float64)
+        for y, x in itertools.product(range(height), range(width)):
+            values = padded[:, y : y + 3, x : x + 3].flatten()
+            bounds = [(math.floor(n * len(values) / 8), math.ceil((n + 1) * len(values) / 8)) for n in range(8)]
+            grid[:, y, x] = torch.stack([values[low:high].mean() for low, high in bounds])
+        expected.append(torch.nn.functional.interpolate(grid[None], size=(side, side), mode="bilinear")[0])
+    both = torch.cat(expected).flatten(1).T
+    literal_PC = both.reshape(-1, 8, 2).mean(2)
+    torch.testing.assert_close(method._features(pixels).double(), literal_PC, rtol=1e-4, atol=1e-4)
+
+
+def test_the_authors_form_learns_scores_and_comes_back_without_a_projection(
+    lessons: list[Lesson], tests: list[Photo], tmp_path: Path
+) -> None:
+    settings = {"compress": "pool", "coreset_dim": 4, "reweight": False, "neighbours": 1, "replay": 0}
+    method = taught(lessons, **settings)
+    assert method.parameters().trainable == 0
+    method.save(tmp_path)
+    again = tiny(**settings)
+    again.load(tmp_path)
+    np.testing.assert_array_equal(again.score(tests).image, method.score(tests).image)
+    scores = method.score(tests)
+    assert scores.maps is not None
+    np.testing.assert_array_equal(scores.image, scores.maps.max(axis=(1, 2)))  # the largest patch, not re-weighted
+
+
+def test_a_coreset_chosen_in_a_projection_keeps_whole_features(lessons: list[Lesson]) -> None:
+    method = taught(lessons[:1], coreset_dim=4)
+    assert method._memory is not None
+    features = method._patches(lessons[0].train)
+    apart = torch.cdist(method._memory.bank_MC, features).min(dim=1).values
+    assert method._memory.bank_MC.shape[1] == features.shape[1]
+    assert apart.max() < 1e-2
+
+
+def test_an_images_score_may_be_the_mean_of_its_largest_patches(lessons: list[Lesson], tests: list[Photo]) -> None:
+    scores = taught(lessons, image_share=0.25).score(tests)
+    assert scores.maps is not None
+    flat = np.sort(scores.maps.reshape(len(tests), -1), axis=1)
+    np.testing.assert_allclose(scores.image, flat[:, -round(0.25 * flat.shape[1]) :].mean(axis=1), rtol=1e-5)
+    with pytest.raises(InputError, match="image_share must be from 0 to 1"):
+        PatchCoreConfig(image_share=1.5)
+
+
 # --- what is kept ---
 
 

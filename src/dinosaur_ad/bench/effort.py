@@ -1,7 +1,9 @@
 """How long a stored result was trained, which share of its variant's own schedule that is, and what its row is called.
 
 A row may bear its variant's name alone only if it ran that variant's schedule. Otherwise its number of epochs is part
-of its name: ``dne:original-30ep``. Everything is computed from the stored result and the settings of the variant.
+of its name: ``dne:original-30ep``. One called `original` must also have its authors' network and reproduce their figure
+(:mod:`~dinosaur_ad.bench.published_figures`), or its name says what is missing: ``ucad:original-other-network``.
+Everything is computed from the stored result and the settings of the variant.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dinosaur_ad.bench.published_figures import what_is_not_original
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.methods import Config, list_methods
 from dinosaur_ad.methods.method_registry import DEFAULT_VARIANT
@@ -45,11 +48,14 @@ class Training:
         return f"{steps} of {self.batch or '?'} images{share}"
 
 
-def training_of(cell: CellResult, config: Config | None) -> Training | None:
-    """The training that a result records, None if there was none; ``config`` are the settings of its variant."""
+def training_of(cell: CellResult, config: Config | None, tasks: int | None = None) -> Training | None:
+    """The training that a result records, None if there was none; ``config`` are the settings of its variant.
+
+    ``tasks`` is how many tasks it is asked of, from the first one; None for all.
+    """
     settings, records = cell.settings, _records(cell)
     made, usual = [], []
-    for task in cell.tasks:
+    for task in cell.tasks[:tasks]:
         record = records.get(str(task["name"]), {})
         losses = record.get("loss")
         epochs = _count(record.get("epochs")) or (len(losses) if isinstance(losses, list) else 0)
@@ -112,11 +118,13 @@ def formerly(config: Config) -> dict[str, Any]:
 
 
 def row_label(cell: CellResult) -> str:
-    """The method as tables name it: with its number of epochs unless it ran the schedule of its variant."""
+    """The method as tables name it: with its number of epochs unless it ran the schedule of its variant, and called
+    `original` only if it is."""
     config = config_of(cell.method)
     training = training_of(cell, config)
     if config is None or training is None or training.is_whole:
-        return cell.method
+        missing = what_is_not_original(cell.method, cell.settings.get("backbone"))
+        return f"{cell.method}-{missing}" if missing else cell.method
     epochs = _count(cell.settings.get("epochs"))
     what = f"{epochs}ep" if epochs else f"{training.steps[1]}steps"
     return f"{cell.method}-{what}" if ":" in cell.method else f"{cell.method} ({what})"
@@ -137,14 +145,14 @@ def training_words(cells: Iterable[CellResult]) -> str:
     words = f"{low if low == high else f'{low} to {high}'} steps of {' or '.join(map(str, batches)) or '?'}"
     if not shares:
         return words
-    least, most = (_percent(share) for share in (min(shares), max(shares)))
+    least, most = (percent(share) for share in (min(shares), max(shares)))
     return f"{words}, {least if least == most else f'{least} to {most}'} % of its schedule"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """A share in percent, with as many digits as tell.
 
-    >>> _percent(1.0), _percent(0.1), _percent(0.0069)
+    >>> percent(1.0), percent(0.1), percent(0.0069)
     ('100', '10', '0.7')
     """
     percent = 100 * share

@@ -45,6 +45,9 @@ def read_document(content: bytes) -> dict[str, Any]:
         document = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_bounded)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        place = f", from line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ValueError(f"it is no JSON{place}") from error
     if not isinstance(document, dict):
         raise ValueError(f"it is {_kind(document)}, and an object was expected")
     _refuse_depth(document, DEEPEST)

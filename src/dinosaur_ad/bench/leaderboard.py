@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from dinosaur_ad import __version__
-from dinosaur_ad.bench.effort import training_of
+from dinosaur_ad.bench.effort import row_label, training_of
 from dinosaur_ad.bench.metrics import fm_paper, fm_std, seed_spread
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import numbers
@@ -98,6 +98,7 @@ def _row(groups: Sequence[CellGroup], method: str) -> dict[str, Any]:
     spec = list_methods().get(method.partition(":")[0])
     return {
         "method": method,
+        "label": row_label(own[0].first),
         "summary": own[0].first.summary,
         "control": spec is not None and spec.control,
         "entries": [_entry(group) for group in own],

@@ -69,7 +69,8 @@ def read_row(path: Path) -> dict[str, bytes]:
         files = _unpack(read_plain(path, LARGEST_ROW))
         _check_hashes(files)
     except (*DAMAGED_ARRAYS, KeyError) as error:
-        reason = str(error) if type(error) is ValueError else f"{type(error).__name__} while reading"
+        missing = f"its manifest lacks {error}" if isinstance(error, KeyError) else "it is damaged"
+        reason = str(error) if type(error) is ValueError else missing
         raise RefusedRowError(
             f"'{path}' is no row of the benchmark ({reason}); ask for one made with dinosaur bench submit."
         ) from error

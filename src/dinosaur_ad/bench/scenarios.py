@@ -44,6 +44,8 @@ __all__ = [
 
 FOLDER_PREFIX = "folder:"
 DATA_VARIABLE = "DINOSAUR_DATA"
+ONE_CATEGORY = "bottle"
+ONE_CATEGORY_SCENARIO = f"mvtec-ad-{ONE_CATEGORY}"
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def describe_table(data: Path | None = None) -> list[ScenarioLine]:
     states: dict[str, DataStatus] = {}
     rows = []
     for spec in _SPECS.values():
-        shared = spec.name if spec.dataset is None else spec.dataset.name
+        shared = spec.name if spec.dataset is None else f"{spec.dataset.name}, {spec.tasks}"
         status = states[shared] = states.get(shared) or data_status(spec.name, data)
         tasks = f"{status.tasks} of {spec.tasks}" if status.state == "partial" else str(spec.tasks)
         rows.append(ScenarioLine(spec.name, tasks, status.state, status.detail, spec.summary))
@@ -234,6 +236,16 @@ def _official(read: Callable[[Path], Scenario], dataset: Dataset, folder: Path |
     return replace(scenario, tasks=tasks)
 
 
+def _one_category(folder: Path | None, seed: int) -> Scenario:
+    """The first category of MVTec-AD alone."""
+    assert folder is not None
+    scenario = _official(mvtec_scenario, DATASETS["mvtec-ad"], folder, seed)
+    tasks = tuple(task for task in scenario.tasks if task.name == ONE_CATEGORY)
+    if not tasks:
+        raise InputError(f"'{folder}' holds no category {ONE_CATEGORY}; unpack it there.")
+    return replace(scenario, tasks=tasks, description=f"MVTec-AD, {ONE_CATEGORY} alone.")
+
+
 def _mtd(drift: MtdDrift, folder: Path | None, seed: int) -> Scenario:
     assert folder is not None
     return mtd_scenario(folder, drift, seed)
@@ -256,6 +268,13 @@ def _specs() -> Sequence[ScenarioSpec]:
     literal = "the same with the scale as printed (a factor of 0.01 to 0.10): hardly anything is left to see"
     return (
         _products("mvtec-ad", "15 products in alphabetical order", mvtec_scenario),
+        ScenarioSpec(
+            ONE_CATEGORY_SCENARIO,
+            "its first product alone, to compare with what a method's own authors print",
+            DATASETS["mvtec-ad"],
+            _one_category,
+            1,
+        ),
         _products("mvtec-loco", "5 products, logical and structural defects", loco_scenario),
         ScenarioSpec("mtd-color", "magnetic tiles, light drifts over 10 tasks", mtd, partial(_mtd, "color"), 10),
         ScenarioSpec("mtd-blur", "magnetic tiles, focus drifts over 10 tasks", mtd, partial(_mtd, "blur"), 10),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dinosaur_ad.bench.scenarios import ONE_CATEGORY_SCENARIO
 from dinosaur_ad.errors import InputError
 
 
@@ -41,10 +42,28 @@ SUITES = {
         ("synthetic", "synthetic-color"),
         settings={"patchcore.replay": "20", "patchcore.ratio": "0.02"},
     ),
+    "reproduce": Suite(
+        "one category alone, each method in its authors' form: does it reach the figure of its own paper? Wants "
+        "MVTec-AD, the authors' networks (or --set ucad.backbone=NAME), a teacher and a GPU",
+        (
+            "patchcore:original-resnet50",
+            "patchcore:original-resnet50-1percent",
+            "ucad:original",
+            "ucad:original-no-prompt",
+            "ucad:no-prompt",
+            "efficientad:original",
+            "dne:original",
+            "iuf:original",
+        ),
+        (ONE_CATEGORY_SCENARIO,),
+    ),
     "paper": Suite(
         "the paper's five protocols, its geometric drift as printed, and a light meter as a control; wants the "
         "datasets and a GPU",
-        ("dne", "iuf", "ucad", "patchcore", "efficientad", "dinosaur", "dinosaur:paper", "photometer:signed"),
+        (
+            *("dne", "iuf", "ucad", "patchcore", "patchcore:tuned", "efficientad"),
+            *("dinosaur", "dinosaur:paper", "photometer:signed"),
+        ),
         ("mvtec-ad", "mvtec-loco", "mtd-color", "mtd-geo", "mtd-blur", "mtd-geo-literal"),
         seeds=(0, 1, 2),
     ),

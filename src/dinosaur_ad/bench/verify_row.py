@@ -45,7 +45,10 @@ def check_row(place: ArchivePlace, cells: Sequence[CellResult]) -> CheckedRow:
 
 
 def _faults(place: ArchivePlace, cells: Sequence[CellResult], manifest: dict[str, object]) -> Iterator[str]:
-    expected = {f"{FOLDER}/{cell.folder}/{file}" for cell in cells for file in (RESULT, ARRAYS)}
+    # A result that cannot be read is reported as that; its files do not also belong to none.
+    present = {name.removesuffix(f"/{RESULT}") for name in place.files if name.endswith(f"/{RESULT}")}
+    folders = {f"{FOLDER}/{cell.folder}" for cell in cells} | present
+    expected = {f"{folder}/{file}" for folder in folders for file in (RESULT, ARRAYS)}
     for name in sorted(set(place.files) - {MANIFEST} - expected):
         yield f"'{name[:60]}' belongs to none of its results"
     if not cells:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dinosaur_ad.bench.metrics.continual import bwt, final_average, fm_diagonal, fm_paper, fm_std, fwt
+from dinosaur_ad.bench.metrics.equal_light import EqualLight, equal_light_auroc
 from dinosaur_ad.bench.metrics.image import (
     Confusion,
     Ranked,
@@ -20,6 +21,7 @@ from dinosaur_ad.bench.metrics.resize import mask_at, upsample
 
 __all__ = [
     "Confusion",
+    "EqualLight",
     "Interval",
     "PixelAuroc",
     "PixelTally",
@@ -28,6 +30,7 @@ __all__ = [
     "bootstrap_mean_auroc",
     "bwt",
     "confusion",
+    "equal_light_auroc",
     "final_average",
     "fm_diagonal",
     "fm_paper",

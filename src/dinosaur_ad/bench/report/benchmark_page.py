@@ -1,4 +1,4 @@
-"""The page of a benchmark: charts and tables first, then what was run, then the details of every scenario."""
+"""The page of a benchmark: charts and findings first, a section a table, what was run, details of every scenario."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 
+from dinosaur_ad.bench.effort import row_label
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import measure
@@ -28,17 +29,13 @@ def benchmark_page(
     groups: Sequence[CellGroup], tables: Sequence[Table], failed: Sequence[FailedCell], data: Path | None
 ) -> Html:
     """The whole page, with everything in it."""
-    charts = {"overview": sequence_charts, "forgetting": forgetting_charts, "cost": cost_charts}
     parts = []
     for each in tables:
-        chart = charts[each.key](groups) if each.key in charts else ""
-        parts.append(
-            (
-                each.key,
-                each.title,
-                section(each.title, "", chart, element("p", each.lead, class_="lead"), to_html(each)),
-            )
-        )
+        head = element("p", each.lead, class_="lead")
+        parts.append((each.key, each.title, section(each.title, "", head, to_html(each))))
+    drawn = [chart for chart in (sequence_charts(groups), forgetting_charts(groups), cost_charts(groups)) if chart]
+    if drawn:
+        parts.insert(0, ("charts", "Charts", section("Charts", "", *drawn)))
     if failed:
         parts.append(("failed", "What failed", _failed(failed)))
     parts.append(("run", "What was run", _what_was_run(groups)))
@@ -81,7 +78,7 @@ def _head(groups: Sequence[CellGroup], failed: Sequence[FailedCell]) -> Html:
 
 def _tile(groups: Sequence[CellGroup], scenario: str) -> Html:
     """The best method of a scenario beside the paper's best."""
-    own = {group.method: measure(group, numbers.auroc).mean for group in groups if group.scenario == scenario}
+    own = {row_label(group.first): measure(group, numbers.auroc).mean for group in groups if group.scenario == scenario}
     best = max(own, key=lambda method: (own[method] == own[method], own[method]))  # a NaN is never the best
     first = next(group.first for group in groups if group.scenario == scenario)
     note, key = f"{best}: best image AUROC of {_count(len(own), 'method')}", paper_scenario(scenario)
@@ -114,7 +111,7 @@ def _method_rows(groups: Sequence[CellGroup]) -> list[tuple[str, ...]]:
         words = dict.fromkeys(str(group.first.info.get("description", "not recorded")) for group in own)
         seeds = sorted({seed for group in own for seed in group.seeds})
         size = f"{own[0].first.parameters['total'] / 1e6:.1f} M"
-        rows.append((method, own[0].first.summary, "; ".join(words), size, ", ".join(map(str, seeds))))
+        rows.append((row_label(own[0].first), own[0].first.summary, "; ".join(words), size, ", ".join(map(str, seeds))))
     return rows
 
 

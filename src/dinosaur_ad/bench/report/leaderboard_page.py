@@ -77,7 +77,7 @@ def _charts(document: Mapping[str, Any]) -> Html:
             if entry is not None and (measured := entry["measures"]["image_auroc"])["mean"] is not None:
                 method = row["method"]
                 paper = printed.get(method.partition(":")[0], {}).get(name)
-                ranked.append(RankedRow(method, measured["mean"], measured["spread"], paper, styles[method]))
+                ranked.append(RankedRow(row["label"], measured["mean"], measured["spread"], paper, styles[method]))
         if ranked:
             charts.append(element("div", element("h3", _scenario_title(scenario)), ranking_chart(ranked, name)))
     lead = (
@@ -133,7 +133,7 @@ def _ranking(document: Mapping[str, Any]) -> Html:
 
 def _ranking_cells(row: Mapping[str, Any], best: Mapping[str, float], encoders: Sequence[str]) -> Iterable[Html]:
     marks = ", ".join(str(encoders.index(encoder) + 1) for encoder in _encoders(row))
-    yield element("td", row["method"], element("sup", marks))
+    yield element("td", row["label"], element("sup", marks))
     for name, highest in best.items():
         entry = _entry(row, name)
         value = None if entry is None else entry["measures"]["image_auroc"]["mean"]
@@ -174,7 +174,7 @@ def _paper(document: Mapping[str, Any]) -> Html:
 
 def _made_with(document: Mapping[str, Any]) -> Html:
     rows = (
-        (row["method"], row["summary"] + (" (a control)" if row["control"] else ""), _settings(row))
+        (row["label"], row["summary"] + (" (a control)" if row["control"] else ""), _settings(row))
         for row in document["rows"]
     )
     return section(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dinosaur_ad.bench.effort import row_label
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import Number, measure
@@ -44,7 +45,7 @@ def figure_table(
     blocks = []
     for scenario in scenarios_of(groups):
         own = [group for group in groups if group.scenario == scenario]
-        rows = [[words(group.method), *(each.entry(group) for each in figures)] for group in own]
+        rows = [[words(row_label(group.first)), *(each.entry(group) for each in figures)] for group in own]
         blocks.append(TableBlock(block_title(own), finish(rows, {})))
     return Table(key, title, lead, tuple(columns), tuple(blocks), (*extra, seed_note(groups)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from dinosaur_ad.bench.effort import row_label
 from dinosaur_ad.bench.metrics import final_average
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.curves import Line, coloured, dotted, key, scatter_chart, sequence_chart, sequence_mean
@@ -12,7 +13,7 @@ from dinosaur_ad.bench.report.numbers import Number
 from dinosaur_ad.bench.report.row_groups import CellGroup, main_methods, scenarios_of
 from dinosaur_ad.page.html import Html, element, join
 
-_ONE_OF_EACH = "One form of each method, lowest seed."
+_ONE_OF_EACH = "One form of each method: the plain one, or where that was not run the first other; lowest seed."
 
 
 def sequence_charts(groups: Sequence[CellGroup]) -> Html:
@@ -22,7 +23,9 @@ def sequence_charts(groups: Sequence[CellGroup]) -> Html:
     for scenario, own in _by_scenario(groups):
         count = len(own[0].first.tasks)
         if count > 1:
-            lines = [Line(sequence_mean(group.first.auroc), group.method, styles[group.method]) for group in own]
+            lines = [
+                Line(sequence_mean(group.first.auroc), row_label(group.first), styles[_family(group)]) for group in own
+            ]
             chart = sequence_chart(lines, count, f"{scenario}: AUROC by tasks learned")
             charts.append(element("div", element("h3", scenario), chart))
     return _section(
@@ -34,8 +37,9 @@ def forgetting_charts(groups: Sequence[CellGroup]) -> Html:
     """Image AUROC at the end against the one right after learning, a dot for each method and scenario."""
     styles = _styles(groups, dotted)
     dots = []
+    shown = [group for _, own in _by_scenario(groups) for group in own]
     for method, style in styles.items():
-        cells = [group.first for group in groups if group.method == method and len(group.first.tasks) > 1]
+        cells = [group.first for group in shown if _family(group) == method and len(group.first.tasks) > 1]
         points = [(float(cell.auroc.diagonal().mean()), final_average(cell.auroc)) for cell in cells]
         points = [point for point in points if not any(map(math.isnan, point))]
         if points:
@@ -73,7 +77,7 @@ def _cost_chart(own: Sequence[CellGroup], styles: dict[str, str], number: Number
     for group in own:
         point = (number(group.first), numbers.auroc(group.first))
         if point[0] > 0 and not math.isnan(point[1]):  # a logarithm needs a positive number
-            dots.append(Line([point], group.method, styles[group.method]))
+            dots.append(Line([point], row_label(group.first), styles[_family(group)]))
     if not dots:
         return Html("")
     return element(
@@ -83,16 +87,22 @@ def _cost_chart(own: Sequence[CellGroup], styles: dict[str, str], number: Number
 
 def _by_scenario(groups: Sequence[CellGroup]) -> list[tuple[str, list[CellGroup]]]:
     """The groups of one method of each family, by scenario."""
-    shown = main_methods(groups)
-    return [
-        (scenario, [group for group in groups if group.scenario == scenario and group.method in shown])
-        for scenario in scenarios_of(groups)
-        if any(group.scenario == scenario and group.method in shown for group in groups)
-    ]
+    found = []
+    for scenario in scenarios_of(groups):
+        own = [group for group in groups if group.scenario == scenario]
+        shown = main_methods(own)
+        found.append((scenario, [group for group in own if group.method in shown]))
+    return found
 
 
 def _styles(groups: Sequence[CellGroup], style: Callable[[int], str]) -> dict[str, str]:
-    return {method: style(index) for index, method in enumerate(main_methods(groups))}
+    """By family, so that one form in one chart and another in the next look alike."""
+    families = dict.fromkeys(method.partition(":")[0] for method in main_methods(groups))
+    return {family: style(index) for index, family in enumerate(families)}
+
+
+def _family(group: CellGroup) -> str:
+    return group.method.partition(":")[0]
 
 
 def _section(charts: Sequence[Html], styles: dict[str, str], lead: str) -> Html:

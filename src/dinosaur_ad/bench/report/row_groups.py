@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dinosaur_ad.bench.effort import config_of, formerly
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.errors import InputError
@@ -114,7 +115,10 @@ def _refuse_other_setup(one: CellResult, other: CellResult) -> None:
 
 
 def _setup(cell: CellResult) -> dict[str, Any]:
-    setup = cell.settings | {f"{key} (of its info)": cell.info.get(key) for key in _IDENTITY}
+    config = config_of(cell.method)
+    # Results from before a setting existed were made with a value that its field names.
+    settings = ({} if config is None else formerly(config)) | cell.settings
+    setup = settings | {f"{key} (of its info)": cell.info.get(key) for key in _IDENTITY}
     as_stored: dict[str, Any] = json.loads(json.dumps(setup))  # a tuple that was never stored equals its list
     return as_stored
 

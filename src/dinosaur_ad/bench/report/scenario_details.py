@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dinosaur_ad.bench.effort import row_label
 from dinosaur_ad.bench.metrics import roc_curve
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.curves import Line, coloured, heat_map, key, roc_chart, sequence_chart, sequence_mean
@@ -40,7 +41,7 @@ def _details(group: CellGroup, data: Path | None, *, unfold: bool) -> Html:
     shown = f"image AUROC {figure(over_seeds.mean, over_seeds.spread).cell.text}, charts of seed {cell.seed}"
     return element(
         "details",
-        element("summary", group.method, element("small", shown)),
+        element("summary", row_label(group.first), element("small", shown)),
         *_matrix(cell),
         *_curves(cell),
         *_distributions(cell),

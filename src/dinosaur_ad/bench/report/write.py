@@ -10,10 +10,12 @@ from pathlib import Path
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bench.grid_results import GridResult, load_grids
 from dinosaur_ad.bench.report.benchmark_page import TITLE, benchmark_page, headline
+from dinosaur_ad.bench.report.findings import findings_table
 from dinosaur_ad.bench.report.grid_table import grid_tables
 from dinosaur_ad.bench.report.method_tables import cost_table, forgetting_table, missing_table, thresholds_table
 from dinosaur_ad.bench.report.paper_tables import TableMaker, overview_table, paper_table_makers, short_table
 from dinosaur_ad.bench.report.render import plain, to_latex, to_markdown
+from dinosaur_ad.bench.report.reproduction import is_one_category, reproduction_tables
 from dinosaur_ad.bench.report.row_groups import CellGroup, group_cells
 from dinosaur_ad.bench.report.shortcuts import shortcut_tables
 from dinosaur_ad.bench.report.table import Table
@@ -46,19 +48,30 @@ def table_makers(
     results: Sequence[CellResult], grids: Sequence[GridResult] = (), failed: Sequence[FailedCell] = ()
 ) -> dict[str, TableMaker]:
     """The same tables by name, each computed when it is called for: the intervals of some take most of the time."""
-    groups = group_cells(results)
+    groups = compared_groups(results)
     short: dict[str, TableMaker] = {"short": partial(short_table, groups)} if groups else {}
-    return _makers_of(groups, grids, failed) | short
+    return _makers_of(results, groups, grids, failed) | short
+
+
+def compared_groups(results: Sequence[CellResult]) -> list[CellGroup]:
+    """The groups that are compared with each other: all but those of one category alone."""
+    return [group for group in group_cells(results) if not is_one_category(group.first)]
 
 
 def _makers_of(
-    groups: Sequence[CellGroup], grids: Sequence[GridResult], failed: Sequence[FailedCell]
+    results: Sequence[CellResult],
+    groups: Sequence[CellGroup],
+    grids: Sequence[GridResult],
+    failed: Sequence[FailedCell],
 ) -> dict[str, TableMaker]:
     of_grids: dict[str, TableMaker] = {table.key: partial(_as_it_is, table) for table in grid_tables(grids)}
+    reproduced: dict[str, TableMaker] = {table.key: partial(_as_it_is, table) for table in reproduction_tables(results)}
     if not groups:
-        return of_grids
+        return reproduced | of_grids
     several = [group for group in groups if len(group.first.tasks) > 1]  # a single task cannot be forgotten
     return {
+        "findings": partial(findings_table, results, groups),
+        **reproduced,
         "overview": partial(overview_table, groups),
         **paper_table_makers(groups),
         **({"forgetting": partial(forgetting_table, several)} if several else {}),
@@ -92,8 +105,8 @@ def write_report(
     grids = load_grids(folders)
     if not (results or failed or grids):
         raise InputError("There is nothing to report; make results with: dinosaur bench run.")
-    groups = group_cells(results)
-    made = [make() for make in _makers_of(groups, grids, failed).values()]
+    groups = compared_groups(results)
+    made = [make() for make in _makers_of(results, groups, grids, failed).values()]
     intro = [f"# {TITLE}", headline(groups, failed), *_failures(failed)]
     contents = {
         out / "report.html": benchmark_page(groups, made, failed, data),

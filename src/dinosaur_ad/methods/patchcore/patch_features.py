@@ -1,7 +1,8 @@
 """PatchCore's features: two maps of a frozen network as one projected vector per cell of the grid.
 
 Each map is averaged over a square (3x3 as published; stride 1, zeros around it), coarser maps are resized bilinearly to
-the grid of the first, and all are concatenated and projected at random.
+the grid of the first, and all are concatenated and projected at random. Or, as PatchCore's authors do, the values of
+each square are averaged in equal shares to ``dim`` numbers a map, and those of all maps again to ``dim`` numbers.
 """
 
 from __future__ import annotations
@@ -37,17 +38,41 @@ class PatchFeatures:
 
     def __call__(self, pixels: NDArray[np.uint8]) -> torch.Tensor:
         """The features of a batch."""
-        torch, side = import_torch(), self._config.average
+        torch, pooling = import_torch(), self._config.compress == "pool"
         functional = torch.nn.functional
-        pooled = [functional.avg_pool2d(each, side, stride=1, padding=side // 2) for each in self.maps(pixels)]
+        pooled = [self._squares(each) if pooling else self._averaged(each) for each in self.maps(pixels)]
         grid = pooled[0].shape[-2:]
         aligned = [
             each if each.shape[-2:] == grid else functional.interpolate(each, size=grid, mode="bilinear")
             for each in pooled
         ]
         stacked_PC = torch.cat(aligned, dim=1).permute(0, 2, 3, 1).flatten(0, 2)
+        if pooling:
+            return functional.adaptive_avg_pool1d(stacked_PC[:, None], self._config.dim)[:, 0]
         weight, bias = self.projection
         return torch.addmm(bias, stacked_PC, weight.T)
+
+    def _averaged(self, map_NCHW: torch.Tensor) -> torch.Tensor:
+        side = self._config.average
+        return import_torch().nn.functional.avg_pool2d(map_NCHW, side, stride=1, padding=side // 2)
+
+    def _squares(self, map_NCHW: torch.Tensor) -> torch.Tensor:
+        """The values of the square around every place, channel after channel, averaged to ``dim`` numbers."""
+        functional, side = import_torch().nn.functional, self._config.average
+        count, _, height, width = map_NCHW.shape
+        squares_NKP = functional.unfold(map_NCHW, side, padding=side // 2)
+        pooled_NPC = functional.adaptive_avg_pool1d(squares_NKP.transpose(1, 2), self._config.dim)
+        return pooled_NPC.transpose(1, 2).reshape(count, self._config.dim, height, width)
+
+    def for_coreset(self, points_PC: torch.Tensor) -> torch.Tensor:
+        """The vectors in which the coreset is chosen: the features, or a random projection of them that is smaller."""
+        if self._config.coreset_dim is None:
+            return points_PC
+        generator = np.random.default_rng([self._seed, 1])
+        matrix_CK = (
+            generator.normal(size=(points_PC.shape[1], self._config.coreset_dim)) / self._config.coreset_dim**0.5
+        )
+        return points_PC @ import_torch().from_numpy(matrix_CK.astype(np.float32)).to(points_PC.device)
 
     @cached_property
     def projection(self) -> tuple[torch.Tensor, torch.Tensor]:

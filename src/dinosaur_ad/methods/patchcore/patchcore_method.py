@@ -36,6 +36,11 @@ Deviations and doubts:
   fixed total, and chooses one by the smallest mean distance.
 * **Storage** counts the memory's vectors, as the paper does. The images kept for replay come on top of it.
 * **Threshold**: 97.5th percentile of the scores of the images just learned from. They are in the memory, so it is low.
+* Variant ``tuned`` has settings chosen among 360 combinations, as DINOSaur's were, leaving one product out; so far on
+  three products only (docs/methods/patchcore.md).
+* Variant ``original-resnet50`` has the authors' features (``compress="pool"``), their coreset of 10 % chosen in 128
+  random directions and their plain score; ``original-resnet50-1percent`` keeps 1 %. Only the network is another,
+  because WideResNet-50's weights are not at hand, and images are not cropped.
 * Variant ``vit`` puts the tokens of two blocks of a token encoder in place of the two stages, each of length one as in
   DINOSaur, so that the two differ in the memory and not in the features. It keeps the encoder's own grid (16x16 at 224
   pixels): interpolated tokens would fill the memory with mixtures. It needs no download beyond the embedded encoder.
@@ -45,7 +50,7 @@ Deviations and doubts:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -73,7 +78,10 @@ BATCH = 32  # images; their stacked maps are 5 MB each
 class PatchCoreConfig(Config):
     """What the memory is made of, and how much of it is kept; ``layers`` is only for token encoders.
 
-    ``average`` is the side of the square over which each feature map is averaged, 1 for none.
+    ``average`` is the side of the square over which each feature map is averaged, 1 for none. ``compress`` says how
+    the maps become ``dim`` numbers: by a random projection, or by averaging as PatchCore's authors do. The coreset is
+    chosen in a random projection to ``coreset_dim`` numbers, None for the features themselves. ``image_share`` is the
+    share of an image's largest patch scores whose mean is its score, 0 for the largest alone.
     """
 
     backbone: str = "resnet50"
@@ -81,20 +89,45 @@ class PatchCoreConfig(Config):
     layers: tuple[int, ...] = (5, 8)
     size: int = 224
     dim: int = 512
-    average: int = 3
+    average: int = field(default=3, metadata={"formerly": 3})
+    compress: Literal["project", "pool"] = field(default="project", metadata={"formerly": "project"})
     ratio: float = 0.05
     minimum: int = 500
+    coreset_dim: int | None = field(default=None, metadata={"formerly": None})
     neighbours: int = 3
     reweight: bool = True
+    image_share: float = field(default=0.0, metadata={"formerly": 0.0})
     replay: int = 100
     replay_per: Literal["task", "total"] = "task"
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio <= 1:
             raise InputError(f"PatchCore's ratio must be above 0 and at most 1, got {self.ratio}.")
-        self.require_at_least("PatchCore", {"size": 1, "dim": 1, "minimum": 1, "neighbours": 1, "replay": 0})
+        if not 0 <= self.image_share <= 1:
+            raise InputError(f"PatchCore's image_share must be from 0 to 1, got {self.image_share}.")
+        least = {"size": 1, "dim": 1, "minimum": 1, "neighbours": 1, "replay": 0}
+        self.require_at_least("PatchCore", least | ({} if self.coreset_dim is None else {"coreset_dim": 1}))
         if self.average < 1 or self.average % 2 == 0:
             raise InputError(f"PatchCore's average must be an odd number of places, got {self.average}.")
+
+
+_ON_TOKENS = ("vit", "vit-points", "tuned")
+
+# The authors' features, coreset and score; only the network is another, because its weights are not at hand.
+ORIGINAL = PatchCoreConfig(
+    backbone="resnet50-v1",
+    dim=1024,
+    compress="pool",
+    ratio=0.1,
+    minimum=1,
+    coreset_dim=128,
+    neighbours=1,
+    reweight=False,
+    replay=0,
+)
+
+# Chosen by a search like the one DINOSaur's settings had: ``python -m benchmarks.patchcore_tuned``.
+TUNED = PatchCoreConfig(backbone="dinov2s-focus", average=1, ratio=0.01, coreset_dim=128, neighbours=1, reweight=False)
 
 
 @register(
@@ -106,11 +139,14 @@ class PatchCoreConfig(Config):
         "replay50": PatchCoreConfig(replay=50),
         "vit": PatchCoreConfig(backbone="dinov2s-focus"),
         "vit-points": PatchCoreConfig(backbone="dinov2s-focus", average=1),
+        "tuned": TUNED,
+        "original-resnet50": ORIGINAL,
+        "original-resnet50-1percent": replace(ORIGINAL, ratio=0.01),
     },
     summary="frozen network, one flat coreset memory for all tasks, replayed images; nothing is trained",
     replay=True,
     tiny={"backbone": "tiny-resnet", "size": 64, "dim": 16, "minimum": 50},
-    tiny_variants={name: {"backbone": "tiny-dinov2", "layers": (0, 2), "size": 70} for name in ("vit", "vit-points")},
+    tiny_variants={name: {"backbone": "tiny-dinov2", "layers": (0, 2), "size": 70} for name in _ON_TOKENS},
 )
 class PatchCore(StatefulMethod):
     """The flat memory, its random projection and its threshold."""
@@ -147,7 +183,7 @@ class PatchCore(StatefulMethod):
             points_PC, old = self._gather(photos)
             size = coreset_size(len(points_PC), config.ratio, config.minimum)
             first = int(np.random.default_rng([seed, len(self._tasks)]).integers(len(points_PC)))
-            picks_M = greedy_coreset(points_PC[None], size, first=first)[0]
+            picks_M = greedy_coreset(self._features.for_coreset(points_PC)[None], size, first=first)[0]
             self._memory = build_memory(points_PC[picks_M], config.neighbours)
             image_N, _ = self._patch_scores(points_PC[old:], len(photos))
         self._threshold = training_threshold(image_N.cpu().numpy())
@@ -179,6 +215,9 @@ class PatchCore(StatefulMethod):
         raw_P, reweighted_P = self._memory.distances(points_PC)
         raw_NP = raw_P.reshape(images, -1)
         map_NP = reweighted_P.reshape(images, -1) if self.config.reweight else raw_NP
+        if self.config.image_share:
+            count = max(1, round(self.config.image_share * map_NP.shape[1]))
+            return map_NP.topk(count).values.mean(1), map_NP
         return map_NP.gather(1, raw_NP.argmax(1, keepdim=True))[:, 0], map_NP
 
     def _patches(self, photos: Sequence[Photo]) -> torch.Tensor:
@@ -221,26 +260,29 @@ class PatchCore(StatefulMethod):
 
     def _state(self) -> tuple[Arrays, dict[str, Any]]:
         assert self._memory is not None
-        weight, bias = self._features.projection
-        tensors = {
-            "bank": self._memory.bank_MC,
-            "neighbours": self._memory.neighbours_MB,
-            "projection.weight": weight,
-            "projection.bias": bias,
-        }
+        tensors = {"bank": self._memory.bank_MC, "neighbours": self._memory.neighbours_MB}
+        if self._projects:
+            weight, bias = self._features.projection
+            tensors |= {"projection.weight": weight, "projection.bias": bias}
         facts = {"tasks": self._tasks, "threshold": self._threshold}
         return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}, facts
 
     def _restore(self, tensors: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         threshold, tasks, moved = float(facts["threshold"]), list(facts["tasks"]), self._on_device(tensors)
         self._memory = FlatMemory(moved["bank"], moved["neighbours"])
-        self._features.projection = moved["projection.weight"], moved["projection.bias"]
+        if self._projects:
+            self._features.projection = moved["projection.weight"], moved["projection.bias"]
         self._threshold, self._tasks = threshold, tasks
 
     def _made_with(self) -> dict[str, Any]:
         config, sha256 = self.config, self._features.maps.network.info()["weights_sha256"]
         sizes = {name: getattr(config, name) for name in ("size", "dim", "average")}
-        return {"weights_sha256": sha256, "layers": list(config.layers)} | sizes
+        pooled = {} if self._projects else {"compress": config.compress}  # named only where states of old differ
+        return {"weights_sha256": sha256, "layers": list(config.layers)} | sizes | pooled
+
+    @property
+    def _projects(self) -> bool:
+        return self.config.compress == "project"
 
     def storage_bytes(self) -> int:
         """The memory's vectors, as the paper counts; neither the projection nor the images kept for replay."""
@@ -248,7 +290,7 @@ class PatchCore(StatefulMethod):
 
     def parameters(self) -> Parameters:
         """As the paper counts: the network up to the last map used, and the random projection as "trainable"."""
-        projection = self.config.dim * (self._features.maps.channels + 1)
+        projection = self.config.dim * (self._features.maps.channels + 1) if self._projects else 0
         return Parameters(self._features.maps.spec.parameters + projection, projection)
 
     def info(self) -> dict[str, Any]:
@@ -257,7 +299,8 @@ class PatchCore(StatefulMethod):
         return self._features.maps.network.info() | {
             "memory_vectors": 0 if self._memory is None else len(self._memory.bank_MC),
             "memory_channels": self.config.dim,
-            "optimised": "nothing: the projection counted as trainable is random and stays so",
+            "optimised": "nothing"
+            + (": the projection counted as trainable is random and stays so" if self._projects else ""),
             "replay": f"up to {self.config.replay} images of {scope}, unless the scenario widens its drift instead",
             "storage": "the memory's vectors; the images kept for replay are not counted",
             "scoring": f"float32 on {self.workbench.device}",
