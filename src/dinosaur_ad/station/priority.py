@@ -1,0 +1,39 @@
+"""Threads that step back: what the station does beside the judging gets the processor time that judging leaves."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+LOWER = 5
+"""How far: a thread then gets about a third of what another gets that wants the same core. More would be too much: one
+that holds Python's lock must be able to give it back soon, also beside other busy programs."""
+SWITCH_SECONDS = 0.001
+"""After so long a thread gives Python's lock to another one that waits for it; usual are 5 ms. The judging asks for it
+many times a picture."""
+
+
+def step_back() -> None:
+    """Lower the priority of the thread that calls this, and of those that it starts; where the system can do that."""
+    if sys.platform == "linux":  # elsewhere this number is that of a process, not of a thread
+        thread = threading.get_native_id()
+        with suppress(OSError):  # a container may forbid it
+            os.setpriority(os.PRIO_PROCESS, thread, max(LOWER, os.getpriority(os.PRIO_PROCESS, thread)))
+
+
+def background_thread(work: Callable[[], None], name: str) -> threading.Thread:
+    """A thread, not started, that steps back before it works."""
+
+    def run() -> None:
+        step_back()
+        work()
+
+    return threading.Thread(target=run, name=name, daemon=True)
+
+
+def take_turns_quickly() -> None:
+    """Let the threads of this process wait less for one another."""
+    sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))

@@ -1,0 +1,46 @@
+"""Who asked a moment ago: a page asks for many things at once, and the database is asked once who that is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+KEPT_SECONDS = 1.0
+"""Changes by this process count at once, those by another, such as ``--add-admin``, after so long."""
+MOST = 1000
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class _Answer(Generic[Found]):
+    found: Found
+    changes: int
+    ends: float
+
+
+class RecentPersons(Generic[Found]):
+    """Remembers whom secrets belong to, until ``changes`` counts another change of the accounts; used in the event loop
+    alone. Secrets that belong to nobody are not remembered."""
+
+    def __init__(self, changes: Callable[[], int]) -> None:
+        self._changes = changes
+        self._answers: dict[tuple[str, str], _Answer[Found]] = {}
+
+    async def person(self, kind: str, secret: str, look_up: Callable[[], Found | None]) -> Found | None:
+        """Whoever has a secret of a kind; ``look_up`` runs in a thread where that has to be asked."""
+        key, changes = (kind, secret), self._changes()  # what changes while it is asked makes the answer an old one
+        known = self._answers.get(key)
+        if known is not None and known.changes == changes and time.monotonic() < known.ends:
+            return known.found
+        found = await run_in_threadpool(look_up)
+        self._answers.pop(key, None)
+        if found is not None:
+            if len(self._answers) >= MOST:
+                self._answers.clear()
+            self._answers[key] = _Answer(found, changes, time.monotonic() + KEPT_SECONDS)
+        return found
