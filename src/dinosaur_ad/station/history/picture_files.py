@@ -200,7 +200,7 @@ def restored(document: dict[str, Any], patches: NDArray[np.float32], inspected: 
 
 
 def _thumbnail(image: Image.Image) -> bytes:
-    image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.BILINEAR)
     return _encoded(_shown(image), "JPEG", quality=80)
 
 

@@ -75,7 +75,7 @@ def create_app(station: Any) -> FastAPI:
     app.state.pictures = PictureShelf()
     app.state.backoff = LoginBackoff()
     add_error_handlers(app)
-    for part in (sessions, event_stream, api, pages):
+    for part in (pages, event_stream, sessions, api):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app

@@ -63,7 +63,7 @@ def _view(history: Any, part_id: int, number: int) -> ViewRow:
 
 
 def _file(history: Any, view: ViewRow) -> Path:
-    found: Path | None = history.picture_path(view.id)
+    found: Path | None = history.pictures.path(view.picture) if view.picture else None
     if found is None or not found.is_file():
         raise missing(GONE)
     return found

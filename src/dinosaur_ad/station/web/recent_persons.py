@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -18,7 +20,9 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class _Answer(Generic[Found]):
-    found: Found
+    """What was found, or is being looked up; as it was after so many changes of the accounts."""
+
+    found: asyncio.Future[Found | None]
     changes: int
     ends: float
 
@@ -32,15 +36,20 @@ class RecentPersons(Generic[Found]):
         self._answers: dict[tuple[str, str], _Answer[Found]] = {}
 
     async def person(self, kind: str, secret: str, look_up: Callable[[], Found | None]) -> Found | None:
-        """Whoever has a secret of a kind; ``look_up`` runs in a thread where that has to be asked."""
+        """Whoever has a secret of a kind; ``look_up`` runs in a thread where that has to be asked, once for all who ask
+        at the same time."""
         key, changes = (kind, secret), self._changes()  # what changes while it is asked makes the answer an old one
         known = self._answers.get(key)
-        if known is not None and known.changes == changes and time.monotonic() < known.ends:
-            return known.found
-        found = await run_in_threadpool(look_up)
-        self._answers.pop(key, None)
-        if found is not None:
+        if known is None or known.changes != changes or time.monotonic() > known.ends:
             if len(self._answers) >= MOST:
                 self._answers.clear()
-            self._answers[key] = _Answer(found, changes, time.monotonic() + KEPT_SECONDS)
-        return found
+            found = asyncio.ensure_future(run_in_threadpool(look_up))
+            known = self._answers[key] = _Answer(found, changes, time.monotonic() + KEPT_SECONDS)
+            found.add_done_callback(partial(self._forget_nobody, key))
+        return await asyncio.shield(known.found)  # who leaves does not take it from the others
+
+    def _forget_nobody(self, key: tuple[str, str], done: asyncio.Future[Found | None]) -> None:
+        nobody = done.cancelled() or done.exception() is not None or done.result() is None
+        known = self._answers.get(key)
+        if nobody and known is not None and known.found is done:
+            del self._answers[key]
