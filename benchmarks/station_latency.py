@@ -46,7 +46,7 @@ def _in_turns(folder: Path, rounds: int, seconds: float, visitors: str, count: f
             print(f"\rround {number + 1} of {rounds}", end="", file=sys.stderr, flush=True)
             found["alone"].append([round(each, 2) for each in encoder_alone(station, pictures, ALONE)])
             found["quiet"].append(_times(judge_all(station, pictures, cameras, seconds)))
-            with Visit(visitors, url, count) as visit:
+            with Visit(visitors, url, f"{count:g}") as visit:
                 found[visitors].append(_times(judge_all(station, pictures, cameras, seconds)))
             visits.append(visit.seen)
         info = station.detector.info()

@@ -94,6 +94,20 @@ def _judging(views: list[list[float]]) -> float:
     return float(np.median(rows[:, 0] - rows[:, 2]))
 
 
+def _shown(facts: Facts) -> str:
+    lines = [
+        "| one browser | verdicts | shown after p50 / p99 | pictures | shown after p50 / p99 |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for name, line in facts["lines"].items():
+        periods = " and ".join(f"{period:g}" for period in line["periods_ms"])
+        said = " | ".join(
+            f"{len(line[what])} of {line['parts']} | {_both(line[what])}" for what in ("verdict", "picture")
+        )
+        lines.append(f"| {name} camera{'s' if name != 'one' else ''}, a picture every {periods} ms | {said} |")
+    return "\n".join(lines)
+
+
 def _seen(seen: dict[str, int]) -> str:
     """What the visitors were told."""
     if "pages" in seen:
@@ -138,5 +152,6 @@ TABLES: dict[str, Callable[[Facts], str]] = {
     "soak-fast": _soak,
     "latency": _visits,
     "strangers": _visits,
+    "shown": _shown,
     "install": _install,
 }
