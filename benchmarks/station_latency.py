@@ -37,7 +37,9 @@ def _in_turns(folder: Path, rounds: int, seconds: float, visitors: str, count: f
     pictures = encoder.pictures(1000, DIFFERENT)
     found: dict[str, list[Any]] = {"alone": [], "quiet": [], visitors: []}
     visits = []
-    with running_station(folder, encoder) as (station, url):
+    # Twenty pages are twenty addresses elsewhere, each with a limit of its own.
+    server = {"requests_a_second": 10_000.0} if visitors == "pages" else {}
+    with running_station(folder, encoder, **server) as (station, url):
         if visitors == "strangers":
             station.accounts.create("somebody", PASSWORD, "admin", by="benchmark")
         usual = float(np.median(encoder_alone(station, pictures, 2 * ALONE)[ALONE:])) / 1e3

@@ -16,12 +16,17 @@ SWITCH_SECONDS = 0.001
 many times a picture."""
 
 
+_LINUX = sys.platform == "linux"  # elsewhere such a number is that of a process, not of a thread
+_USUAL = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) if _LINUX else 0
+
+
 def step_back() -> None:
     """Lower the priority of the thread that calls this, and of those that it starts; where the system can do that."""
-    if sys.platform == "linux":  # elsewhere this number is that of a process, not of a thread
+    if _LINUX:
         thread = threading.get_native_id()
+        lower = max(_USUAL + LOWER, os.getpriority(os.PRIO_PROCESS, thread))
         with suppress(OSError):  # a container may forbid it
-            os.setpriority(os.PRIO_PROCESS, thread, max(LOWER, os.getpriority(os.PRIO_PROCESS, thread)))
+            os.setpriority(os.PRIO_PROCESS, thread, lower)
 
 
 def background_thread(work: Callable[[], None], name: str) -> threading.Thread:
