@@ -55,10 +55,9 @@ async def part_picture(request: Request, part_id: RowId, number: int, kind: Kind
 
 
 def _view(history: Any, part_id: int, number: int) -> ViewRow:
-    part = history.part(part_id)
-    if part is None or not 0 <= number < len(part.views):
+    found: ViewRow | None = history.view_of_part(part_id, number)
+    if found is None:
         raise missing("There is no such picture.")
-    found: ViewRow = part.views[number]
     return found
 
 
