@@ -9,8 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 LOWER = 5
-"""How far: a thread then gets about a third of what another gets that wants the same core. More would be too much: one
-that holds Python's lock must be able to give it back soon, also beside other busy programs."""
+"""How far, of what has to keep up with the judging, such as recording: it then gets about a quarter of a core that an
+encoder wants too."""
+LOWEST = 10
+"""How far, of what may be late, the page: about a tenth. Less would be too little: a thread that holds Python's lock
+must be able to give it back soon, also beside other busy programs."""
 SWITCH_SECONDS = 0.001
 """After so long a thread gives Python's lock to another one that waits for it; usual are 5 ms. The judging asks for it
 many times a picture."""
@@ -20,11 +23,11 @@ _LINUX = sys.platform == "linux"  # elsewhere such a number is that of a process
 _USUAL = os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) if _LINUX else 0
 
 
-def step_back() -> None:
+def step_back(steps: int = LOWER) -> None:
     """Lower the priority of the thread that calls this, and of those that it starts; where the system can do that."""
     if _LINUX:
         thread = threading.get_native_id()
-        lower = max(_USUAL + LOWER, os.getpriority(os.PRIO_PROCESS, thread))
+        lower = max(_USUAL + steps, os.getpriority(os.PRIO_PROCESS, thread))
         with suppress(OSError):  # a container may forbid it
             os.setpriority(os.PRIO_PROCESS, thread, lower)
 

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dinosaur_ad import __version__
 from dinosaur_ad.station.config import ServerConfig
-from dinosaur_ad.station.priority import step_back
+from dinosaur_ad.station.priority import LOWEST, step_back
 from dinosaur_ad.station.web import api, event_stream, pages, sessions
 from dinosaur_ad.station.web.access import Identify
 from dinosaur_ad.station.web.api_errors import UNEXPECTED, add_error_handlers, error_response
@@ -129,7 +129,7 @@ class StationServer(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests until ``should_exit`` is set."""
-        step_back()
+        step_back(LOWEST)
         await super().serve(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
