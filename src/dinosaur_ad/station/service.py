@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from dinosaur_ad.station.history.history import History, HistoryDownError
 from dinosaur_ad.station.history.journal import Journal
 from dinosaur_ad.station.history.recorder import Recorder
 from dinosaur_ad.station.judge import Judge
-from dinosaur_ad.station.memory import give_memory_back
+from dinosaur_ad.station.memory import share_memory_pools
 from dinosaur_ad.station.outbox import Outbox
 from dinosaur_ad.station.part import JudgedPart
 from dinosaur_ad.station.pipeline import Pipeline
@@ -40,8 +39,6 @@ log = logging.getLogger(__name__)
 
 RETENTION_SECONDS = 600.0
 """How often old pictures are looked for."""
-MEMORY_SECONDS = 60.0
-"""How often memory that is free is given back."""
 UPLOADS = "upload"
 """The source of pictures that come by the API without naming another one."""
 
@@ -90,6 +87,7 @@ class Station:
             there raises nothing: its state says so, and it is tried again.
         """
         take_turns_quickly()
+        share_memory_pools()
         with ExitStack() as begun:
             self._hold_folder(begun)
             self.judge.prepare()
@@ -101,7 +99,7 @@ class Station:
             self.pipeline.start()
             begun.callback(self.pipeline.stop)
             self._start_sources(begun)
-            self._start_tidying(begun)
+            self._start_retention(begun)
             self.started = datetime.now(UTC).isoformat()
             self._running = begun.pop_all()
 
@@ -153,25 +151,18 @@ class Station:
             raise InputError(f"There is no source '{printable(source)}'; there are {known}.")
         self.sources[source].trigger(part)
 
-    def _start_tidying(self, begun: ExitStack) -> None:
-        def tidy() -> None:
-            due = time.monotonic() + RETENTION_SECONDS
-            while not self._ended.wait(MEMORY_SECONDS):
-                give_memory_back()
-                if time.monotonic() >= due:
-                    due = time.monotonic() + RETENTION_SECONDS
-                    self._remove_old()
+    def _start_retention(self, begun: ExitStack) -> None:
+        def remove_old() -> None:
+            while not self._ended.wait(RETENTION_SECONDS):
+                try:
+                    self.history.apply_retention()
+                except Exception as error:  # a database that is down; the next round tries again
+                    log.warning("Old pictures could not be removed: %s", printable(error))
 
-        thread = background_thread(tidy, "station-tidying")
+        thread = background_thread(remove_old, "station-retention")
         thread.start()
         begun.callback(thread.join, 10.0)
         begun.callback(self._ended.set)
-
-    def _remove_old(self) -> None:
-        try:
-            self.history.apply_retention()
-        except Exception as error:  # a database that is down; the next round tries again
-            log.warning("Old pictures could not be removed: %s", printable(error))
 
     def _keep(self, part: JudgedPart) -> None:
         """What follows a verdict; neither waits for a disk or a database."""
