@@ -45,34 +45,34 @@
   }
 
   // Parts may come faster than their pictures: of those that wait only the newest is fetched.
-  const fetching = new Map();  // panel -> what is to be fetched next, or null
+  const fetching = new Map();  // panel -> until when its picture is waited for, and what is to be fetched next
 
-  function showPicture(panel, ...next) {
-    if (fetching.has(panel)) { fetching.set(panel, next); return; }
-    fetching.set(panel, null);
-    fetchPicture(panel, ...next);
+  function showPicture(panel, ...what) {
+    const before = fetching.get(panel);
+    if (before && Date.now() < before.until) { before.next = what; return; }
+    const mine = { until: Date.now() + 3000, next: null };
+    fetching.set(panel, mine);
+    fetchPicture(panel, ...what, () => {
+      if (fetching.get(panel) !== mine) return;
+      fetching.delete(panel);
+      if (mine.next) showPicture(panel, ...mine.next);
+    });
   }
 
-  function fetched(panel) {
-    const next = fetching.get(panel);
-    fetching.delete(panel);
-    if (next) showPicture(panel, ...next);
-  }
-
-  function fetchPicture(panel, part, number, id) {
+  function fetchPicture(panel, part, number, id, done) {
     const view = part.views[number];
     const stage = panel.querySelector("[data-stage]");
     const fresh = new Image();
     fresh.alt = said(words.part, id);
     fresh.onload = () => {
-      fetched(panel);
+      done();
       if (panel.dataset.key !== part.key) return;  // a newer part has come
       stage.querySelector("img").replaceWith(fresh);
       stage.querySelector("svg.outlines").replaceWith(outlines(view.inspection));
       stage.querySelector("[data-no-picture]").hidden = true;
       stage.classList.remove("stale");
     };
-    fresh.onerror = () => { stage.classList.remove("stale"); fetched(panel); };
+    fresh.onerror = () => { stage.classList.remove("stale"); done(); };
     fresh.src = address(id, number, "shown");
     stage.href = `/parts/${id}`;
     stage.setAttribute("aria-label", said(words.part, id));
