@@ -6,6 +6,8 @@ All that is compared is measured in turns of a few seconds: what else runs on th
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +38,32 @@ def _in_turns(folder: Path, rounds: int, seconds: float, visitors: str, count: f
     encoder = LINE_ENCODERS["fast"]
     pictures = encoder.pictures(1000, DIFFERENT)
     found: dict[str, list[Any]] = {"alone": [], "quiet": [], visitors: []}
+    cpu: dict[str, list[float]] = {name: [] for name in found}
+
+    def noted(name: str, turn: Callable[[], list[Any]]) -> None:
+        """Let a turn take place; note what it found, and what a picture of it took of the processors."""
+        before = time.process_time()
+        found[name].append(turn())
+        cpu[name].append(round((time.process_time() - before) / max(1, len(found[name][-1])) * 1e3, 1))
+
     visits = []
-    with running_station(folder, encoder) as (station, url):
+    # Twenty pages are twenty addresses elsewhere, each with a limit of its own.
+    server = {"requests_a_second": 10_000.0} if visitors == "pages" else {}
+    with running_station(folder, encoder, **server) as (station, url):
         if visitors == "strangers":
             station.accounts.create("somebody", PASSWORD, "admin", by="benchmark")
         usual = float(np.median(encoder_alone(station, pictures, 2 * ALONE)[ALONE:])) / 1e3
         cameras = {f"camera-{number}": usual * times for number, times in enumerate(PERIODS)}
         for number in range(rounds):
             print(f"\rround {number + 1} of {rounds}", end="", file=sys.stderr, flush=True)
-            found["alone"].append([round(each, 2) for each in encoder_alone(station, pictures, ALONE)])
-            found["quiet"].append(_times(judge_all(station, pictures, cameras, seconds)))
-            with Visit(visitors, url, count) as visit:
-                found[visitors].append(_times(judge_all(station, pictures, cameras, seconds)))
+            noted("alone", lambda: [round(each, 2) for each in encoder_alone(station, pictures, ALONE)])
+            noted("quiet", lambda: _times(judge_all(station, pictures, cameras, seconds)))
+            with Visit(visitors, url, f"{count:g}") as visit:
+                noted(visitors, lambda: _times(judge_all(station, pictures, cameras, seconds)))
             visits.append(visit.seen)
         info = station.detector.info()
     periods = [round(period * 1e3, 1) for period in cameras.values()]
-    return {"info": info, "periods_ms": periods, "seconds": seconds, "rounds": found, "visits": visits}
+    return {"info": info, "periods_ms": periods, "seconds": seconds, "rounds": found, "cpu_ms": cpu, "visits": visits}
 
 
 def _times(views: list[dict[str, float]]) -> list[list[float]]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,16 +45,25 @@ LINE_ENCODERS = {"small": LineEncoder(ENCODER, TINY, SIZE), "fast": LineEncoder(
 
 
 @contextmanager
-def running_station(folder: Path, encoder: LineEncoder, **server: Any) -> Iterator[tuple[Any, str]]:
-    """A station with its page in this process, as the command runs it, and the address of the page."""
-    from dinosaur_ad.station.config import HistoryConfig, ServerConfig, StationConfig
+def running_station(
+    folder: Path, encoder: LineEncoder, cameras: Sequence[str] = (), **server: Any
+) -> Iterator[tuple[Any, str]]:
+    """A station with its page in this process, as the command runs it, and the address of the page.
+
+    ``cameras`` are sources that give their pictures themselves, as the API does.
+    """
+    from dinosaur_ad.station.config import HistoryConfig, ServerConfig, SourceConfig, StationConfig
     from dinosaur_ad.station.service import Station
     from dinosaur_ad.station.web.app import create_app, make_server
 
     detector = Dinosaur(folder / "store", encoder=encoder.name, preset=encoder.preset)
     detector.learn(PRODUCT, encoder.pictures(0, LEARNED_FROM))
     config = StationConfig(
-        folder / "store", folder / "own", ServerConfig(port=0, **server), HistoryConfig(keep_bytes="200MB")
+        folder / "store",
+        folder / "own",
+        ServerConfig(port=0, **server),
+        HistoryConfig(keep_bytes="200MB"),
+        sources=tuple(SourceConfig(name, "upload") for name in cameras),
     )
     station = Station(config, encoder=encoder.name, preset=encoder.preset)
     station.start()
@@ -72,15 +81,14 @@ def running_station(folder: Path, encoder: LineEncoder, **server: Any) -> Iterat
 
 
 class Visit:
-    """A program of :mod:`benchmarks.station_visitors`, from its first answers to the end of the block.
-
-    Then ``seen`` is what it saw.
+    """A program that looks at a station, such as :mod:`benchmarks.station_visitors` with its arguments, from its first
+    answers to the end of the block. Then ``seen`` is what it saw.
     """
 
-    def __init__(self, kind: str, url: str, count: float) -> None:
-        command = [sys.executable, "-m", "benchmarks.station_visitors", kind, url, f"{count:g}"]
+    def __init__(self, *arguments: str, program: str = "station_visitors") -> None:
+        command = [sys.executable, "-m", f"benchmarks.{program}", *arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.seen: dict[str, int] = {}
+        self.seen: dict[str, Any] = {}
 
     def __enter__(self) -> Visit:
         assert self._process.stdout is not None

@@ -5,6 +5,7 @@
     python -m benchmarks.station_soak soak --encoder fast --parts 5000
     python -m benchmarks.station_soak latency
     python -m benchmarks.station_soak strangers
+    python -m benchmarks.station_soak shown
     python -m benchmarks.station_soak install
     python -m benchmarks.station_soak table results/station_soak.json
 
@@ -34,6 +35,7 @@ from benchmarks.station_install import install_run
 from benchmarks.station_kills import CAMERA, DIFFERENT, kill_run
 from benchmarks.station_latency import latency_run, strangers_run
 from benchmarks.station_line import LINE_ENCODERS, Visit, running_station
+from benchmarks.station_shown import shown_run
 from benchmarks.station_tables import TABLES, table
 from dinosaur_ad._atomic import write_atomic
 
@@ -48,7 +50,7 @@ def soak_run(folder: Path, name: str, parts: int, minutes: float, every: int) ->
 
     encoder = LINE_ENCODERS[name]
     pictures, samples = encoder.pictures(1000, DIFFERENT), []
-    with running_station(folder, encoder, requests_a_second=10_000.0) as (station, url), Visit("pages", url, 1):
+    with running_station(folder, encoder, requests_a_second=10_000.0) as (station, url), Visit("pages", url, "1"):
         began, done = time.monotonic(), 0
         while done < parts and time.monotonic() < began + 60 * minutes:
             picture = Picture(f"{CAMERA}:{done}", CAMERA, datetime.now(UTC), pixels=pictures[done % DIFFERENT])
@@ -113,6 +115,8 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             return latency_run(folder, options.rounds, options.seconds)
         case "strangers":
             return strangers_run(folder, options.rounds, options.seconds)
+        case "shown":
+            return shown_run(folder, options.seconds)
         case _:
             return install_run(folder, options.starts)
 
@@ -134,9 +138,11 @@ def _parser() -> argparse.ArgumentParser:
     for each in (latency, strangers):
         each.add_argument("--rounds", type=int, default=10)
         each.add_argument("--seconds", type=float, default=15.0, help="of each turn")
+    shown = verbs.add_parser("shown", help="how soon a browser shows a part")
+    shown.add_argument("--seconds", type=float, default=60.0, help="of each line")
     install = verbs.add_parser("install", help="megabytes on the disk, seconds to start")
     install.add_argument("--starts", type=int, default=7)
-    for each in (kills, soak, latency, strangers, install):
+    for each in (kills, soak, latency, strangers, shown, install):
         each.add_argument("--out", type=Path, default=RESULTS)
     reader = verbs.add_parser("table", help="print the stored results as Markdown")
     reader.add_argument("file", type=Path)

@@ -62,15 +62,17 @@ def _visits(facts: Facts) -> str:
     (visited,) = (name for name in facts["rounds"] if name not in ("alone", "quiet"))
     alone = np.concatenate([np.asarray(each) for each in facts["rounds"]["alone"]])
     lines = [
-        "| two cameras | pictures | encoder p50 / p99 | frame to verdict p50 / p99 | as times of the encoder |",
-        "|---|--:|--:|--:|--:|",
-        f"| the encoder alone | {len(alone)} | {_both(alone)} | | |",
+        "| two cameras | pictures | processors, a picture | encoder p50 / p99 | frame to verdict p50 / p99 "
+        "| as times of the encoder | of it waiting p50 / p99 |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+        f"| the encoder alone | {len(alone)} | {_cpu(facts, 'alone')} | {_both(alone)} | | | |",
     ]
     for name, said in (("quiet", "judging"), (visited, f"judging, {VISITED[visited]}")):
         rows = np.concatenate([np.asarray(each) for each in facts["rounds"][name]])
         total, encode = rows[:, 0], rows[:, 1]
         times = (f"{np.percentile(total, q) / np.percentile(encode, q):.2f}" for q in (50, 99))
-        lines.append(f"| {said} | {len(rows)} | {_both(encode)} | {_both(total)} | {' / '.join(times)} |")
+        shown = (_cpu(facts, name), _both(encode), _both(total), " / ".join(times), _both(rows[:, 2]))
+        lines.append(f"| {said} | {len(rows)} | {' | '.join(shown)} |")
     first, second = facts["periods_ms"]
     slower = [_judging(with_them) / _judging(quiet) - 1 for quiet, with_them in _pairs(facts, visited)]
     change, least, most = (f"{100 * each:+.1f} %" for each in (np.median(slower), min(slower), max(slower)))
@@ -84,6 +86,11 @@ def _visits(facts: Facts) -> str:
     return "\n".join([*lines, "", said, "", _seen(seen)])
 
 
+def _cpu(facts: Facts, name: str) -> str:
+    """What a picture took of the processors; a load from elsewhere changes that least."""
+    return f"{np.median(facts['cpu_ms'][name]):.0f} ms" if "cpu_ms" in facts else ""
+
+
 def _pairs(facts: Facts, visited: str) -> list[tuple[Any, Any]]:
     return list(zip(facts["rounds"]["quiet"], facts["rounds"][visited], strict=True))
 
@@ -92,6 +99,20 @@ def _judging(views: list[list[float]]) -> float:
     """The median time of judging, without the waiting for the picture before."""
     rows = np.asarray(views)
     return float(np.median(rows[:, 0] - rows[:, 2]))
+
+
+def _shown(facts: Facts) -> str:
+    lines = [
+        "| one browser | verdicts | shown after p50 / p99 | pictures | shown after p50 / p99 |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for name, line in facts["lines"].items():
+        periods = " and ".join(f"{period:g}" for period in line["periods_ms"])
+        said = " | ".join(
+            f"{len(line[what])} of {line['parts']} | {_both(line[what])}" for what in ("verdict", "picture")
+        )
+        lines.append(f"| {name} camera{'s' if name != 'one' else ''}, a picture every {periods} ms | {said} |")
+    return "\n".join(lines)
 
 
 def _seen(seen: dict[str, int]) -> str:
@@ -138,5 +159,6 @@ TABLES: dict[str, Callable[[Facts], str]] = {
     "soak-fast": _soak,
     "latency": _visits,
     "strangers": _visits,
+    "shown": _shown,
     "install": _install,
 }

@@ -39,7 +39,7 @@ class Visitors:
             print("open", flush=True)
 
     async def page(self) -> None:
-        """What a browser with the page Live does: it listens, and fetches both pictures of each recorded part."""
+        """What a browser with the page Live does: it listens, and fetches the picture of each recorded part."""
         reader, writer = await asyncio.open_connection(self.host, self.port, limit=2**22)
         writer.write(self._request("/events"))
         await _head(reader)
@@ -53,8 +53,7 @@ class Visitors:
                 self.seen[f"events {kind}"] += 1
             elif line.startswith(b"data: ") and kind == "recorded":
                 part = json.loads(line[6:])["id"]
-                for size in ("full", "small"):
-                    self.seen[f"pictures {await pictures.ask(f'/parts/{part}/pictures/0/{size}')}"] += 1
+                self.seen[f"pictures {await pictures.ask(f'/parts/{part}/pictures/0/shown')}"] += 1
 
     async def stranger(self, rate: float, first: int) -> None:
         """Ask for pages that need an account, from the ``first`` on, at a rate, whatever the answer is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -301,7 +302,10 @@ def test_every_answer_has_the_security_headers(station: Any, people: Any) -> Non
     assert "Something went wrong" in answers[2].json()["error"]
 
 
-def test_too_many_requests_are_refused_while_others_are_served(station: Any, people: Any) -> None:
+def test_too_many_requests_are_refused_while_others_are_served(
+    station: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REFUSED_SECONDS", 0.0)  # as a flood comes that waits for no answer
     app = new_app(with_server(station, requests_a_second=5.0))
     flood = browser(app, "10.0.0.66")
     answers = [flood.get("/api/v1/health") for _ in range(60)]
@@ -310,6 +314,17 @@ def test_too_many_requests_are_refused_while_others_are_served(station: Any, peo
     assert "5 requests a second" in refused[0].json()["error"]
     assert int(refused[0].headers["retry-after"]) >= 1
     assert browser(app, "10.0.0.7").get("/api/v1/health").status_code == 200
+
+
+def test_who_sends_too_many_requests_waits_for_the_refusal(
+    station: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REFUSED_SECONDS", 0.3)
+    flood = browser(new_app(with_server(station, requests_a_second=0.1)), "10.0.0.66")
+    assert flood.get("/api/v1/health").status_code == 200
+    began = time.monotonic()
+    assert flood.get("/api/v1/health").status_code == 429
+    assert time.monotonic() - began >= 0.3
 
 
 def test_files_of_the_page_stay_in_their_folder(fresh: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -22,7 +23,7 @@ from access_helpers import add_people, fake_station, new_app, served
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.client import StationClient, StationError
 from dinosaur_ad.station.web import connections, limits
-from dinosaur_ad.station.web.event_stream import EventStreams
+from dinosaur_ad.station.web.event_stream import EventStreams, Reader
 
 DEADLINE = 20.0
 
@@ -114,16 +115,23 @@ def test_a_stream_ends_with_its_session(station: Any) -> None:
 
 
 def test_someone_slow_is_told_what_was_dropped_and_others_get_all() -> None:
+    asyncio.run(read_slowly_and_quickly())
+
+
+async def read_slowly_and_quickly() -> None:
     bus = Bus()
-    streams = EventStreams(bus)
-    with bus.subscribed(2) as slow, bus.subscribed(200) as quick:
-        for number in range(150):
-            bus.publish("part", {"id": number})
-        sent, told = streams.waiting(quick, 0)
-        assert (told, data(sent)) == (0, [{"id": number} for number in range(150)])
-        sent, told = streams.waiting(slow, 0)
-        assert data(sent) == [{"count": 148}, {"id": 148}, {"id": 149}]
-        assert streams.waiting(slow, told) == (b"", 148)
+    streams, slow, quick = EventStreams(bus), Reader(2), Reader(200)
+    for reader in (slow, quick):
+        assert streams.enter(reader) == ""
+    for number in range(150):
+        bus.publish("part", {"id": number})
+    streams.hand_out()
+    assert data(quick.take()) == [{"id": number} for number in range(150)]
+    assert data(slow.take()) == [{"count": 148}, {"id": 148}, {"id": 149}]
+    assert slow.take() == b""
+    for reader in (slow, quick):
+        streams.leave(reader)
+    assert len(bus) == 0
 
 
 def data(sent: bytes) -> list[dict[str, int]]:

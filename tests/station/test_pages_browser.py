@@ -94,7 +94,7 @@ def test_the_live_page_shows_a_part_without_loading_again(page: Any, place: str,
     sync_api.expect(band.locator("[data-word]")).to_have_text("Anomalous")
     number = station.history.record_part(part)
     station.bus.publish("recorded", {"id": number, "key": part.key})
-    sync_api.expect(band.locator("[data-stage] img")).to_have_attribute("src", f"/parts/{number}/pictures/0/full")
+    sync_api.expect(band.locator("[data-stage] img")).to_have_attribute("src", f"/parts/{number}/pictures/0/shown")
     assert band.locator("polygon.line").count() == 1
     assert int(page.locator('[data-count="anomalous"]').inner_text()) == before + 1
     sync_api.expect(page.locator(".strip li").first.locator("a")).to_have_attribute("href", f"/parts/{number}")

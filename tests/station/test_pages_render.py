@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -14,11 +15,13 @@ pytest.importorskip("fastapi", reason="the pages need the extra 'station'")
 pytest.importorskip("sqlalchemy", reason="the pages need the extra 'station'")
 
 from fake_station import PASSWORD, FakeStation
+from PIL import Image
 from starlette.testclient import TestClient
 
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.accounts import ROLES
 from dinosaur_ad.station.config import SourceConfig
+from dinosaur_ad.station.web import pages_pictures
 from dinosaur_ad.station.web.app import create_app
 from dinosaur_ad.station.web.teach_draft import MOST_DRAFTS, Draft
 
@@ -162,6 +165,7 @@ def test_a_part_shows_its_regions_and_all_that_is_known(station: Any, clients: d
         assert word in text
     for kind, expected in (
         ("full", "image/png"),
+        ("shown", "image/png"),
         ("small", "image/jpeg"),
         ("heat", "image/png"),
         ("worst", "image/png"),
@@ -170,6 +174,22 @@ def test_a_part_shows_its_regions_and_all_that_is_known(station: Any, clients: d
         assert (answer.status_code, answer.headers["content-type"]) == (200, expected)
     assert client.get(f"/parts/{station.flagged}/pictures/7/full").status_code == 404
     assert client.get("/parts/999999").status_code == 404
+
+
+def test_a_large_picture_is_shown_live_no_larger_than_a_screen(
+    station: Any, clients: dict[str, TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages_pictures, "SHOWN_BYTES", 100)
+    monkeypatch.setattr(pages_pictures, "SHOWN", 32)
+    part = station.record("anomalous")
+    client = clients["operator"]
+    assert f"/parts/{part}/pictures/0/shown" in client.get("/").text
+    answer = client.get(f"/parts/{part}/pictures/0/shown")
+    assert answer.headers["content-type"] == "image/jpeg"
+    with Image.open(io.BytesIO(answer.content)) as image:
+        assert max(image.size) == 32
+    full = client.get(f"/parts/{part}/pictures/0/full")
+    assert full.headers["content-type"] == "image/png"
 
 
 def test_an_answer_is_recorded_with_who_gave_it(station: Any, clients: dict[str, TestClient]) -> None:

@@ -31,7 +31,7 @@ def test_a_stranger_is_always_refused_and_every_part_is_judged_meanwhile(tmp_pat
     encoder = LINE_ENCODERS["small"]
     with running_station(tmp_path, encoder, requests_a_second=5.0) as (station, url):
         station.accounts.create("Anna", PASSWORD, "admin", by="test")
-        with Visit("strangers", url, 500.0) as visit:
+        with Visit("strangers", url, "500") as visit:
             times = judge_all(station, encoder.pictures(0, DIFFERENT), {"one": 0.1, "two": 0.11}, 3.0)
         accepted = station.pipeline.state()["accepted"]
         assert len(times) == accepted == sum(station.history.counts().values())

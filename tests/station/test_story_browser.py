@@ -74,7 +74,7 @@ def seen_live(album: Album, line: StoryLine, name: str, pixels: Any, verdict: st
     expect(panel).to_have_attribute("data-verdict", verdict)
     expect(panel).to_have_attribute("data-key", re.compile(re.escape(name)))
     picture = panel.locator("[data-stage] img")
-    expect(picture).to_have_attribute("src", re.compile(r"^/parts/\d+/pictures/0/full$"))
+    expect(picture).to_have_attribute("src", re.compile(r"^/parts/\d+/pictures/0/shown$"))
     expect(panel.locator("[data-stage].stale")).to_have_count(0)
     assert album.page.evaluate("window.sameDocument")
     return int(picture.get_attribute("src").split("/")[2])

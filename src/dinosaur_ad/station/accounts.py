@@ -100,6 +100,8 @@ class Accounts:
         self._passwords = PasswordHashing()
         self._first = threading.Lock()
         self._some = False
+        self.changes = 0
+        """Changes of who may do what since the start; whatever was known before one of them has to be asked again."""
 
     # --- accounts ---
 
@@ -145,6 +147,7 @@ class Accounts:
                 raise InputError(f"There is an account '{printable(name)}' already; choose another name.") from None
             account = _account(row)
         self._some = True
+        self.changes += 1
         self._history.audit(by, "account made", f"{name} ({role})", address)
         return account
 
@@ -164,6 +167,7 @@ class Accounts:
             session.execute(
                 delete(LoginRow).where(LoginRow.account_id == row.id, LoginRow.token != (_hash(keep) if keep else ""))
             )
+        self.changes += 1
         self._history.audit(by, "password changed", name, address)
 
     def change(
@@ -194,6 +198,7 @@ class Accounts:
                 session.execute(delete(LoginRow).where(LoginRow.account_id == row.id))
             account = _account(row)
         if changes:
+            self.changes += 1
             self._history.audit(by, "account changed", f"{account.name}: {', '.join(changes)}", address)
         return account
 
@@ -205,6 +210,7 @@ class Accounts:
             session.delete(row)
             session.flush()
             _refuse_without_admin(session)
+        self.changes += 1
         self._history.audit(by, "account removed", name, address)
 
     def check_password(self, name: str, password: str) -> Account | None:
@@ -262,6 +268,7 @@ class Accounts:
         """End a session."""
         with self._history.session() as session:
             session.execute(delete(LoginRow).where(LoginRow.token == _hash(secret)))
+        self.changes += 1
         self._history.audit(by, "logout", "", address)
 
     # --- API tokens ---
@@ -317,6 +324,7 @@ class Accounts:
                 raise InputError(f"There is no token {token_id}.")
             name = row.name
             session.delete(row)
+        self.changes += 1
         self._history.audit(by, "token removed", name, address)
 
     def _store_hash(self, account_id: int, hashed: str) -> None:

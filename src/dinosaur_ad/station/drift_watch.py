@@ -27,6 +27,7 @@ from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.config import DriftConfig, SinkConfig
 from dinosaur_ad.station.part import JudgedPart
+from dinosaur_ad.station.priority import background_thread
 from dinosaur_ad.station.product_watch import ProductWatch
 from dinosaur_ad.station.sightings import PartSightings, SeenBefore, part_ids, reduced, sightings_of
 from dinosaur_ad.station.warning_words import warning_of
@@ -94,7 +95,7 @@ class DriftWatch:
         store = self._detector.store
         self._store = Store.open(store.path) if isinstance(store, Store) else store
         self._stopping, self._busy = False, True
-        self._thread = threading.Thread(target=self._run, name="station-drift", daemon=True)
+        self._thread = background_thread(self._run, "station-drift")
         self._thread.start()
 
     def stop(self) -> None:

@@ -26,6 +26,7 @@ from dinosaur_ad.inspection import Inspection
 from dinosaur_ad.station.bus import Bus, Subscription
 from dinosaur_ad.station.config import ProposalsConfig
 from dinosaur_ad.station.history.moments import stamp_of
+from dinosaur_ad.station.priority import background_thread
 from dinosaur_ad.station.tables import PartRow, ViewRow
 from dinosaur_ad.watch.regrouping import EVERY
 from dinosaur_ad.watch.watch_event import MERGE_PROPOSED, PROPOSED, SPLIT_PROPOSED, WatchEvent
@@ -115,7 +116,7 @@ class UnknownGathering:
         if not self._config.enabled:
             return
         self._stopping, self._news, self._untold, self._working = False, True, True, True
-        self._thread = threading.Thread(target=self._run, name="station-unknown", daemon=True)
+        self._thread = background_thread(self._run, "station-unknown")
         self._thread.start()
 
     def stop(self) -> None:

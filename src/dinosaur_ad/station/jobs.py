@@ -14,6 +14,7 @@ from typing import Any
 from dinosaur_ad._text import first_line
 from dinosaur_ad.errors import DinosaurError, TeachingRefusedError
 from dinosaur_ad.station.bus import Bus
+from dinosaur_ad.station.priority import background_thread
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class JobQueue:
     def start(self) -> None:
         """Begin to work."""
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="station-teaching", daemon=True)
+        self._thread = background_thread(self._run, "station-teaching")
         self._thread.start()
 
     def stop(self, timeout: float = 30.0) -> None:

@@ -24,9 +24,11 @@ from dinosaur_ad.station.history.history import History, HistoryDownError
 from dinosaur_ad.station.history.journal import Journal
 from dinosaur_ad.station.history.recorder import Recorder
 from dinosaur_ad.station.judge import Judge
+from dinosaur_ad.station.memory import share_memory_pools
 from dinosaur_ad.station.outbox import Outbox
 from dinosaur_ad.station.part import JudgedPart
 from dinosaur_ad.station.pipeline import Pipeline
+from dinosaur_ad.station.priority import background_thread, take_turns_quickly
 from dinosaur_ad.station.proposals import Proposals
 from dinosaur_ad.station.sinks.mqtt_trigger import MqttTrigger, triggers_by_topic
 from dinosaur_ad.station.sources.source import Source, make_source
@@ -84,6 +86,8 @@ class Station:
         :raises DinosaurError: the store, the history or the encoder cannot be used. A camera or a broker that is not
             there raises nothing: its state says so, and it is tried again.
         """
+        take_turns_quickly()
+        share_memory_pools()
         with ExitStack() as begun:
             self._hold_folder(begun)
             self.judge.prepare()
@@ -155,7 +159,7 @@ class Station:
                 except Exception as error:  # a database that is down; the next round tries again
                     log.warning("Old pictures could not be removed: %s", printable(error))
 
-        thread = threading.Thread(target=remove_old, name="station-retention", daemon=True)
+        thread = background_thread(remove_old, "station-retention")
         thread.start()
         begun.callback(thread.join, 10.0)
         begun.callback(self._ended.set)

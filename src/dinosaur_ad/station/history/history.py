@@ -156,6 +156,14 @@ class History(Logbook):
         with self.session() as session:
             return session.get(ViewRow, view_id)
 
+    def view_of_part(self, part_id: int, number: int) -> ViewRow | None:
+        """One picture of a part by its number among them, from 0."""
+        if not is_id(part_id) or not is_id(number + 1):
+            return None
+        with self.session() as session:
+            of_part = select(ViewRow).where(ViewRow.part_id == part_id).order_by(ViewRow.id)
+            return session.scalar(of_part.offset(number).limit(1))
+
     def search(self, query: PartQuery) -> PartPage:
         """One page of the parts that a query fits, the newest first.
 

@@ -23,6 +23,7 @@ from dinosaur_ad.station.history.journal_mover import BATCH, BATCH_BYTES, LAST_R
 from dinosaur_ad.station.history.moments import now_stamp
 from dinosaur_ad.station.history.picture_files import PackedPart, pack, without_files
 from dinosaur_ad.station.part import JudgedPart
+from dinosaur_ad.station.priority import background_thread
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Recorder:
         """
         self._journal.open()
         loops: dict[str, Callable[[], None]] = {"station-recorder": self._write, "station-history": self._mover.run}
-        self._threads = [threading.Thread(target=loop, name=name, daemon=True) for name, loop in loops.items()]
+        self._threads = [background_thread(loop, name) for name, loop in loops.items()]
         for thread in self._threads:
             thread.start()
 

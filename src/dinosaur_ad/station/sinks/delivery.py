@@ -15,6 +15,7 @@ from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.errors import DinosaurError
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.history.moments import now_stamp
+from dinosaur_ad.station.priority import background_thread
 from dinosaur_ad.station.sinks import outbox_rows
 from dinosaur_ad.station.sinks.outbox_rows import HasSessions
 from dinosaur_ad.station.sinks.sink import Backoff, Outgoing, RefusedMessageError, Sink, UndeliveredError
@@ -52,7 +53,7 @@ class SinkWorker:
         self._state, self._reason = "starting", ""
         self._delivered, self._last_delivery = 0, ""
         self.database_down = False
-        self._thread = threading.Thread(target=self._run, name=f"sink {self.name}", daemon=True)
+        self._thread = background_thread(self._run, f"sink {self.name}")
 
     def start(self) -> None:
         """Start the thread."""

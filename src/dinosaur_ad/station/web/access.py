@@ -25,7 +25,6 @@ from urllib.parse import quote
 
 from fastapi import Depends
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -37,6 +36,7 @@ from dinosaur_ad.station.accounts import Accounts, csrf_of
 from dinosaur_ad.station.config import ServerConfig
 from dinosaur_ad.station.web.addresses import client_address, is_local, is_loopback_address, is_same_site, peer_of
 from dinosaur_ad.station.web.api_errors import error_response, is_for_programs
+from dinosaur_ad.station.web.recent_persons import RecentPersons
 
 __all__ = [
     "SCOPE_OF", "Administrator", "Engineer", "Identify", "Inspector", "Operator", "Person", "Viewer", "address_of",
@@ -175,6 +175,7 @@ class Identify:
     def __init__(self, app: ASGIApp, accounts: Accounts, server: ServerConfig) -> None:
         self._app, self._accounts, self._server = app, accounts, server
         self._local_csrf = secrets.token_hex(32)
+        self._recent = RecentPersons[Person](lambda: accounts.changes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -204,16 +205,19 @@ class Identify:
     async def _find(self, scope: Scope, headers: Headers, state: dict[str, Any]) -> None:
         bearer, secret = _bearer(headers), self._cookie(scope, state["secure"])
         if bearer is not None:
-            state["person"] = await run_in_threadpool(self._by_token, bearer)
+            state["person"] = await self._recent.person("token", bearer, lambda: self._by_token(bearer))
             if state["person"] is None:
                 sentence = "This API token is not valid, or not any more; ask an admin for another."
                 raise HTTPException(401, sentence, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
         elif secret:
-            state["person"] = await run_in_threadpool(self._by_session, secret)
-        if state["person"] is None and not await run_in_threadpool(self._accounts.any):
+            state["person"] = await self._recent.person("session", secret, lambda: self._by_session(secret))
+        if state["person"] is None and (nobody := await self._recent.person("none", "", self._without_accounts)):
             state["accounts_exist"] = False
-            if is_local(scope, self._server):
-                state["person"] = Person(LOCAL, "admin", csrf=self._local_csrf)
+            state["person"] = nobody if is_local(scope, self._server) else None
+
+    def _without_accounts(self) -> Person | None:
+        """Whoever sits at the machine, while there are no accounts."""
+        return None if self._accounts.any() else Person(LOCAL, "admin", csrf=self._local_csrf)
 
     def _by_token(self, bearer: str) -> Person | None:
         token = self._accounts.token(bearer)

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dinosaur_ad import __version__
 from dinosaur_ad.station.config import ServerConfig
+from dinosaur_ad.station.priority import LOWEST, step_back
 from dinosaur_ad.station.web import api, event_stream, pages, sessions
 from dinosaur_ad.station.web.access import Identify
 from dinosaur_ad.station.web.api_errors import UNEXPECTED, add_error_handlers, error_response
@@ -74,7 +75,7 @@ def create_app(station: Any) -> FastAPI:
     app.state.pictures = PictureShelf()
     app.state.backoff = LoginBackoff()
     add_error_handlers(app)
-    for part in (sessions, event_stream, api, pages):
+    for part in (pages, event_stream, sessions, api):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app
@@ -123,7 +124,13 @@ def _add_headers(headers: MutableHeaders, path: str) -> None:
 
 
 class StationServer(uvicorn.Server):
-    """A server that ends the event streams before it waits for the open connections to end."""
+    """A server that steps back behind the judging, and ends the event streams before it waits for the open connections
+    to end."""
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests until ``should_exit`` is set."""
+        step_back(LOWEST)
+        await super().serve(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop; open requests have a few seconds."""

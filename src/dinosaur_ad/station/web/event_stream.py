@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import OrderedDict
+from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from fastapi import APIRouter
@@ -22,7 +22,6 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dinosaur_ad.station.bus import Bus, Message, Subscription
-from dinosaur_ad.station.config import LANGUAGES
 from dinosaur_ad.station.web.access import Person, Viewer
 from dinosaur_ad.station.web.api_errors import error_response
 from dinosaur_ad.station.web.api_json import plain
@@ -34,94 +33,146 @@ log = logging.getLogger(__name__)
 MOST_OPEN = 50
 HEARTBEAT_SECONDS = 15.0
 RECONNECT_MS = 2000
-REMEMBERED = 64
-"""Messages whose bytes are kept in each language, for streams that send them a moment later."""
+TOGETHER_SECONDS = 0.05
+"""What happens within so long is sent at once: a part is usually recorded by then."""
+WAITING = 256
+"""Messages that may wait for one reader; then the oldest are dropped and counted."""
+OF_THE_STATION = 4096
+"""Messages that may wait until they are given to the readers."""
 SAID = ("reason", "sentence")
 """What of a message the page shows as the station said it."""
 
 
+class Said:
+    """A message as it is sent, made once for all readers of a language."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self._events: dict[str, bytes] = {}
+
+    def event(self, text: Catalogue | None) -> bytes:
+        """Its bytes, with the words of a page in its language."""
+        language = text.language if text else ""
+        if language not in self._events:
+            body = said_in(self._message.body, text) if text else self._message.body
+            self._events[language] = event(self._message.kind, body)
+        return self._events[language]
+
+
+class Reader:
+    """One open stream: what waits to be sent, and how much was dropped; used in the event loop alone."""
+
+    def __init__(self, capacity: int = WAITING) -> None:
+        self._waiting: deque[Said] = deque(maxlen=capacity)
+        self._dropped = 0
+        self.woken = asyncio.Event()
+
+    def put(self, said: Said) -> None:
+        """Add a message."""
+        self.drop(len(self._waiting) == self._waiting.maxlen)
+        self._waiting.append(said)
+        self.woken.set()
+
+    def drop(self, count: int) -> None:
+        """Note that messages did not reach this reader."""
+        self._dropped += count
+
+    def take(self, text: Catalogue | None = None) -> bytes:
+        """All that waits, as it is sent; an event "dropped" comes first where some is missing."""
+        missing = [event("dropped", {"count": self._dropped})] if self._dropped else []
+        waiting = [said.event(text) for said in self._waiting]
+        self._waiting.clear()
+        self._dropped = 0
+        return b"".join(missing + waiting)
+
+
 class EventStreams:
-    """All open streams; :meth:`close` ends them, so that the server can stop."""
+    """All open streams; :meth:`close` ends them, so that the server can stop.
+
+    However many there are, they hear the station through one subscription: telling them costs the judging the same.
+    """
 
     def __init__(self, bus: Bus, most: int = MOST_OPEN, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         self._bus, self._most, self._heartbeat = bus, most, heartbeat
-        self._wakers: set[asyncio.Event] = set()
-        self._sent: OrderedDict[tuple[int, str], tuple[Message, bytes]] = OrderedDict()
-        self._closed = False
+        self._readers: set[Reader] = set()
+        self._listening = ExitStack()
+        self._messages: Subscription | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._dropped = 0
+        self._due = self._closed = False
 
     def __len__(self) -> int:
         """How many are open."""
-        return len(self._wakers)
+        return len(self._readers)
 
     def close(self) -> None:
         """End all streams, and those that are asked for from now on; call it in the event loop."""
         self._closed = True
-        for waker in self._wakers:
-            waker.set()
+        for reader in self._readers:
+            reader.woken.set()
 
-    def enter(self, waker: asyncio.Event) -> str:
+    def enter(self, reader: Reader) -> str:
         """Take a place; returns why there is none, if so."""
         if self._closed:
             return "The station is being stopped."
-        if len(self._wakers) >= self._most:
+        if len(self._readers) >= self._most:
             return f"There are {self._most} event streams open, and more are not given; close another page."
-        self._wakers.add(waker)
+        if not self._readers:
+            self._listen()
+        self._readers.add(reader)
         return ""
 
-    def leave(self, waker: asyncio.Event) -> None:
+    def leave(self, reader: Reader) -> None:
         """Give the place back."""
-        self._wakers.discard(waker)
+        self._readers.discard(reader)
+        if not self._readers:
+            self._listening.close()
 
     async def lines(
-        self, waker: asyncio.Event, still_allowed: Callable[[], bool], text: Catalogue | None = None
+        self, reader: Reader, still_allowed: Callable[[], bool], text: Catalogue | None = None
     ) -> AsyncIterator[bytes]:
         """The stream as bytes; it ends when the station stops or the session of the reader has ended.
 
         With the words of a page, sentences are said in its language.
         """
-        loop = asyncio.get_running_loop()
+        yield f"retry: {RECONNECT_MS}\n: open\n\n".encode()
+        while not self._closed:
+            if waiting := reader.take(text):
+                yield waiting
+                continue
+            try:
+                await asyncio.wait_for(reader.woken.wait(), self._heartbeat)
+            except TimeoutError:
+                if not await run_in_threadpool(still_allowed):
+                    return
+                yield b": heartbeat\n\n"
+            reader.woken.clear()
 
-        def wake() -> None:
+    def _listen(self) -> None:
+        self._loop, self._dropped, self._due = asyncio.get_running_loop(), 0, False
+        self._messages = self._listening.enter_context(self._bus.subscribed(OF_THE_STATION))
+        self._messages.on_message(self._heard)
+
+    def _heard(self) -> None:
+        """Called by whoever publishes, the judging among them: wakes the event loop once for all that comes soon."""
+        if not self._due and self._loop is not None:
+            self._due = True
             with suppress(RuntimeError):  # the loop may have been closed in the meantime
-                loop.call_soon_threadsafe(waker.set)
+                self._loop.call_soon_threadsafe(self._loop.call_later, TOGETHER_SECONDS, self.hand_out)
 
-        with self._bus.subscribed() as messages:
-            messages.on_message(wake)
-            yield f"retry: {RECONNECT_MS}\n: open\n\n".encode()
-            told = 0
-            while not self._closed:
-                waiting, told = self.waiting(messages, told, text)
-                if waiting:
-                    yield waiting
-                    continue
-                try:
-                    await asyncio.wait_for(waker.wait(), self._heartbeat)
-                except TimeoutError:
-                    if not await run_in_threadpool(still_allowed):
-                        return
-                    yield b": heartbeat\n\n"
-                waker.clear()
-
-    def waiting(self, messages: Subscription, told: int, text: Catalogue | None = None) -> tuple[bytes, int]:
-        """All messages that wait, and how many dropped ones have been told of by now."""
-        found = []
-        while message := messages.take():
-            found.append(self._as_event(message, text))
-        if messages.dropped > told:
-            found.insert(0, event("dropped", {"count": messages.dropped - told}))
-            told = messages.dropped
-        return b"".join(found), told
-
-    def _as_event(self, message: Message, text: Catalogue | None) -> bytes:
-        """A message as it is sent, made once for all streams of a language."""
-        key = id(message), text.language if text else ""
-        known = self._sent.get(key)
-        if known is None:
-            body = said_in(message.body, text) if text else message.body
-            known = self._sent[key] = message, event(message.kind, body)
-            if len(self._sent) > REMEMBERED * (len(LANGUAGES) + 1):
-                self._sent.popitem(last=False)
-        return known[1]
+    def hand_out(self) -> None:
+        """Give what was heard to all readers."""
+        self._due = False  # before the messages are taken, so that none that comes now is left
+        if self._messages is None:
+            return
+        said = []
+        while message := self._messages.take():
+            said.append(Said(message))
+        missed, self._dropped = self._messages.dropped - self._dropped, self._messages.dropped
+        for reader in self._readers:
+            reader.drop(missed)
+            for each in said:
+                reader.put(each)
 
 
 def said_in(body: dict[str, Any], text: Catalogue) -> dict[str, Any]:
@@ -147,22 +198,22 @@ class EventStreamResponse(StreamingResponse):
     """An answer that goes on until the reader leaves; refused where too many are open."""
 
     def __init__(self, streams: EventStreams, still_allowed: Callable[[], bool], text: Catalogue | None = None) -> None:
-        self._streams, self._waker = streams, asyncio.Event()
+        self._streams, self._reader = streams, Reader()
         super().__init__(
-            streams.lines(self._waker, still_allowed, text),
+            streams.lines(self._reader, still_allowed, text),
             media_type="text/event-stream",
             headers={"X-Accel-Buffering": "no"},  # a proxy must not collect events
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until someone ends it."""
-        if sentence := self._streams.enter(self._waker):
+        if sentence := self._streams.enter(self._reader):
             await error_response(str(scope["path"]), 503, sentence, {"Retry-After": "5"})(scope, receive, send)
             return
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._streams.leave(self._waker)
+            self._streams.leave(self._reader)
 
 
 router = APIRouter()

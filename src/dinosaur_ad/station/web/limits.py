@@ -31,6 +31,8 @@ EXTRA_BYTES = 64 * 1024
 STALLED_SECONDS = 30.0
 """So long the next piece of a body may take."""
 MOST_ADDRESSES = 10_000
+REFUSED_SECONDS = 0.5
+"""So long whoever sends too many requests waits to hear it: refusing costs nearly as much time as answering."""
 FREE_TRIES, LONGEST_WAIT = 5, 300.0
 """Wrong passwords before one has to wait, and for how long at most."""
 FREE_TRIES_ADDRESS = 20
@@ -158,6 +160,7 @@ class Doors:
         elif wait := self._rates.wait(client_address(scope, self._server)):
             sentence = f"This address sends more than {self._server.requests_a_second:g} requests a second; wait a bit."
             headers = {"Retry-After": str(math.ceil(wait)), "Connection": "close"}
+            await asyncio.sleep(REFUSED_SECONDS)
             await error_response(path, 429, sentence, headers)(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -19,10 +19,10 @@ from dinosaur_ad.station.web import (
 
 router = APIRouter(include_in_schema=False)
 for _each in (
+    pages_pictures,  # asked for most: routes are tried in this order
     pages_live,
     pages_login,
     pages_parts,
-    pages_pictures,
     pages_teach,
     pages_proposals,
     pages_products,

@@ -30,11 +30,13 @@ from dinosaur_ad.station.web.picture_shelf import LARGEST, PictureShelf, SentPic
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-Kind = Literal["full", "small", "heat", "worst", "nearest"]
+Kind = Literal["full", "shown", "small", "heat", "worst", "nearest"]
 BROWSERS_SHOW = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 LONGEST_HEAT = 768
 """Pixels of the longer side of a heat map; the browser scales it over the picture."""
 SMALL = 256
+SHOWN, SHOWN_BYTES = 1280, 200_000
+"""Pixels of the longer side of a picture on the page Live, and of how many bytes a file is sent there as it is."""
 KEPT = "private, max-age=3600"
 GONE = "This picture is not kept any more."
 
@@ -43,7 +45,7 @@ GONE = "This picture is not kept any more."
 async def part_picture(request: Request, part_id: RowId, number: int, kind: Kind, person: Viewer) -> Response:
     """A picture of a view of a part."""
     history = station_of(request).history
-    if kind not in ("full", "small"):
+    if kind not in ("full", "shown", "small"):
         return await run_in_threadpool(_drawn, history, part_id, number, kind)
     shelf: PictureShelf = request.app.state.pictures
     found = await shelf.picture((part_id, number, kind), partial(_as_sent, history, part_id, number, kind))
@@ -53,30 +55,32 @@ async def part_picture(request: Request, part_id: RowId, number: int, kind: Kind
 
 
 def _view(history: Any, part_id: int, number: int) -> ViewRow:
-    part = history.part(part_id)
-    if part is None or not 0 <= number < len(part.views):
+    found: ViewRow | None = history.view_of_part(part_id, number)
+    if found is None:
         raise missing("There is no such picture.")
-    found: ViewRow = part.views[number]
     return found
 
 
 def _file(history: Any, view: ViewRow) -> Path:
-    found: Path | None = history.picture_path(view.id)
+    found: Path | None = history.pictures.path(view.picture) if view.picture else None
     if found is None or not found.is_file():
         raise missing(GONE)
     return found
 
 
 def _as_sent(history: Any, part_id: int, number: int, kind: str) -> SentPicture:
-    """The picture or its thumbnail as the browser gets it; a format that browsers do not show becomes PNG."""
+    """The picture or a smaller one as the browser gets it; a format that browsers do not show becomes PNG."""
     path = _file(history, _view(history, part_id, number))
     if kind == "small":
         return SentPicture(path, "image/jpeg", small_jpeg(path))
     media_type = BROWSERS_SHOW.get(path.suffix.lower())
-    if media_type is None:
-        return SentPicture(path, "image/png", _encoded(Image.fromarray(read_image(path)), "PNG"))
     try:
-        content = path.read_bytes() if path.stat().st_size <= LARGEST else None
+        size = path.stat().st_size
+        if kind == "shown" and (media_type is None or size > SHOWN_BYTES):
+            return SentPicture(path, "image/jpeg", _jpeg(read_image(path), SHOWN, quality=88))
+        if media_type is None:
+            return SentPicture(path, "image/png", _encoded(Image.fromarray(read_image(path)), "PNG"))
+        content = path.read_bytes() if size <= LARGEST else None
     except FileNotFoundError:  # removed in this moment
         raise missing(GONE) from None
     return SentPicture(path, media_type, content)
@@ -99,9 +103,13 @@ def small_jpeg(path: Path) -> bytes:
     try:
         return path.with_name(thumbnail_name(path.name)).read_bytes()
     except OSError:
-        image = Image.fromarray(read_image(path))
-        image.thumbnail((SMALL, SMALL))
-        return _encoded(image, "JPEG")
+        return _jpeg(read_image(path), SMALL)
+
+
+def _jpeg(pixels: NDArray[np.uint8], longest: int, **options: Any) -> bytes:
+    image = Image.fromarray(pixels)
+    image.thumbnail((longest, longest))
+    return _encoded(image, "JPEG", **options)
 
 
 def png_response(pixels: NDArray[np.uint8]) -> Response:
@@ -135,7 +143,7 @@ def _inspection(history: Any, view: ViewRow) -> Inspection:
     return found
 
 
-def _encoded(image: Image.Image, form: str) -> bytes:
+def _encoded(image: Image.Image, form: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, form)
     return buffer.getvalue()

@@ -35,7 +35,8 @@ class ShownView:
         return (self.inspection or {}).get("worst")
 
     def picture(self, part_id: int, kind: str = "full") -> str:
-        """The address of the picture: "full", "small", "heat", "worst" or "nearest"."""
+        """The address of the picture: "full", "shown" (large enough for a screen), "small", "heat", "worst" or
+        "nearest"."""
         return f"/parts/{part_id}/pictures/{self.number}/{kind}"
 
 

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 Key = tuple[int, int, str]
 """The part, the number of the view, and which picture of it."""
 
-SHELF_BYTES = 16 * 1024 * 1024
+SHELF_BYTES = 4 * 1024 * 1024
 LARGEST = 4 * 1024 * 1024
 """A larger picture is read from its file for each page."""
 

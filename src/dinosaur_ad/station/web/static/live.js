@@ -9,6 +9,7 @@
   const waiting = new Map();  // key of a part -> the part, until it is recorded
   const icons = document.querySelector("template#verdict-normal").content.querySelector("use").getAttribute("href").split("#")[0];
 
+  const address = (id, number, kind) => `/parts/${id}/pictures/${number}/${kind}`;
   const name = (verdict) => verdict.replaceAll(" ", "_");
   const said = (text, value) => text.replace("%s", value);
   const decimal = (value) => value.toLocaleString(words.language, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -43,20 +44,36 @@
     tick();
   }
 
-  function showPicture(panel, part, number, id) {
+  // Parts may come faster than their pictures: of those that wait only the newest is fetched.
+  const fetching = new Map();  // panel -> until when its picture is waited for, and what is to be fetched next
+
+  function showPicture(panel, ...what) {
+    const before = fetching.get(panel);
+    if (before && Date.now() < before.until) { before.next = what; return; }
+    const mine = { until: Date.now() + 3000, next: null };
+    fetching.set(panel, mine);
+    fetchPicture(panel, ...what, () => {
+      if (fetching.get(panel) !== mine) return;
+      fetching.delete(panel);
+      if (mine.next) showPicture(panel, ...mine.next);
+    });
+  }
+
+  function fetchPicture(panel, part, number, id, done) {
     const view = part.views[number];
     const stage = panel.querySelector("[data-stage]");
     const fresh = new Image();
     fresh.alt = said(words.part, id);
     fresh.onload = () => {
+      done();
       if (panel.dataset.key !== part.key) return;  // a newer part has come
       stage.querySelector("img").replaceWith(fresh);
       stage.querySelector("svg.outlines").replaceWith(outlines(view.inspection));
       stage.querySelector("[data-no-picture]").hidden = true;
       stage.classList.remove("stale");
     };
-    fresh.onerror = () => stage.classList.remove("stale");
-    fresh.src = `/parts/${id}/pictures/${number}/full`;
+    fresh.onerror = () => { stage.classList.remove("stale"); done(); };
+    fresh.src = address(id, number, "shown");
     stage.href = `/parts/${id}`;
     stage.setAttribute("aria-label", said(words.part, id));
   }
@@ -121,16 +138,18 @@
     waiting.delete(key);
     // A source that had no panel, such as an upload, gets one.
     if (!part.views.some((view) => panelOf(view.source))) { location.reload(); return; }
+    const worst = Math.max(0, part.views.findIndex((view) => view.verdict === part.verdict));
+    let kind = "small";
     part.views.forEach((view, number) => {
       const panel = panelOf(view.source);
-      const shown = panel && panel.dataset.key === key;
-      if (shown && (several || view.verdict === part.verdict)) showPicture(panel, part, number, id);
+      if (!panel || panel.dataset.key !== key || !(several || view.verdict === part.verdict)) return;
+      if (number === worst && !fetching.has(panel)) kind = "shown";  // the chip then needs no picture of its own
+      showPicture(panel, part, number, id);
     });
     const item = [...strip.children].find((each) => each.dataset.key === key);
     if (!item) return;
     item.firstElementChild.href = `/parts/${id}`;
-    const worst = Math.max(0, part.views.findIndex((view) => view.verdict === part.verdict));
-    const picture = Object.assign(new Image(), { alt: "", src: `/parts/${id}/pictures/${worst}/small` });
+    const picture = Object.assign(new Image(), { alt: "", loading: "lazy", src: address(id, worst, kind) });
     item.querySelector(".thumb").replaceChildren(picture);
   });
 
