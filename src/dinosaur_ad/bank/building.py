@@ -296,7 +296,7 @@ class BankBuilder:
 
     def _calibrate_block(self, block: LearningBlock, known: Coreset | None, known_coarse: Coreset | None) -> None:
         """Score the images of a block that was just added."""
-        total, count = len(self.images), block.count
+        total, count = len(self.images), block.images
         if self._kind == "in-sample":
             self._fit(len(self.calibration) + count)
             contents = self._built

@@ -28,12 +28,12 @@ class LearningBlock(NamedTuple):
     """New images in the channels of the candidates: their patches and windows, and after them those of their moved
     copies.
 
-    ``count`` is how many images there are without copies, ``first`` the index of the first one among all of the task;
+    ``images`` is how many there are without copies, ``first`` the index of the first one among all of the task;
     ``source_N`` names images from it on.
     """
 
     first: int
-    count: int
+    images: int
     patches_NHWC: Array
     windows_NhwC: Array | None
     source_N: NDArray[np.intp]
@@ -43,17 +43,17 @@ class LearningBlock(NamedTuple):
         cls, layout: Layout, patches_NHWC: Array, copies: Copies | None, first: int, *, with_windows: bool
     ) -> LearningBlock:
         """New images, the first of which has the index ``first``, and their copies, in the channels of a layout."""
-        count, source_N = len(patches_NHWC), np.arange(len(patches_NHWC))
+        images, source_N = len(patches_NHWC), np.arange(len(patches_NHWC))
         own_NHWC = layout.own(patches_NHWC)
         if copies and len(copies.copy_of_P):
             own_NHWC = namespace(own_NHWC).concat([own_NHWC, layout.own(copies.patches_PHWC)], axis=0)
             source_N = np.concatenate([source_N, copies.copy_of_P])
-        return cls(first, count, own_NHWC, windows(own_NHWC) if with_windows else None, source_N + first)
+        return cls(first, images, own_NHWC, windows(own_NHWC) if with_windows else None, source_N + first)
 
     def own(self, places: NDArray[np.intp] | None = None) -> tuple[Array, Array | None]:
         """Patches and windows of some of the images, or of all, without copies."""
         xp = namespace(self.patches_NHWC)
-        rows = slice(self.count) if places is None else like(places, self.patches_NHWC, xp.int64)
+        rows = slice(self.images) if places is None else like(places, self.patches_NHWC, xp.int64)
         return self.patches_NHWC[rows], None if self.windows_NhwC is None else self.windows_NhwC[rows]
 
     def remembered(

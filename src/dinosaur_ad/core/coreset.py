@@ -7,7 +7,6 @@ row of the Gram matrix while few are needed, or the whole matrix in one product 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -65,7 +64,7 @@ def greedy_coresets(
     first: int | None = None,
     gram_bytes: int | None = None,
 ) -> list[Array]:
-    """For each of some parts of the ``D`` vectors, given by index, what :func:`greedy_coreset` keeps of that part alone.
+    """For each of some parts of the ``D`` vectors, given by index, what :func:`greedy_coreset` keeps of it alone.
 
     Parts with fewer than ``size`` vectors keep all. What parts have in common is computed once for all of them: one
     Gram matrix, where each of them picks by its own rows. ``first`` counts in the part.
@@ -76,7 +75,7 @@ def greedy_coresets(
     """
     if size < 1 or not all(len(part) for part in parts):
         raise ValueError("a coreset needs at least one vector of every part")
-    locations, count, _ = points_LDC.shape
+    count = points_LDC.shape[1]
     if _with_gram(points_LDC, size * len(parts), gram_bytes):
         return _coresets(points_LDC, size, parts, seed, first, gram_bytes)
     found = []
@@ -90,7 +89,8 @@ def greedy_coresets(
 def _with_gram(points_LDC: Array, picks: int, gram_bytes: int | None) -> bool:
     """Whether whole Gram matrices are worth it for so many picks at each location, and fit."""
     count = points_LDC.shape[1]
-    return 4 * picks > count and count * count * points_LDC.itemsize <= _gram_bytes(points_LDC, gram_bytes)
+    gram_size = count * count * points_LDC.itemsize
+    return bool(4 * picks > count and gram_size <= _gram_bytes(points_LDC, gram_bytes))
 
 
 def _gram_bytes(points_LDC: Array, wanted: int | None) -> int:
@@ -134,9 +134,9 @@ def _coresets(
 
 def _first_picks(part: NDArray[np.intp], locations: int, seed: int, first: int | None) -> NDArray[np.intp]:
     """What each location picks first, ``(L,)``."""
-    if first is not None:
-        return part[np.full(locations, first)]
-    return part[np.random.default_rng(seed).integers(0, len(part), size=locations)]
+    at_L = np.random.default_rng(seed).integers(0, len(part), size=locations)
+    picked_L: NDArray[np.intp] = part[at_L if first is None else np.full(locations, first)]
+    return picked_L
 
 
 def _gram(points_LDC: Array) -> Array:

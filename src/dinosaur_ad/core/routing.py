@@ -8,10 +8,17 @@ a shortlist, and the scores decide: the task with the lowest image score is take
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Mapping
 
 import numpy as np
 
 from dinosaur_ad.core.arrays import Array, namespace, squared_norms
+
+AT_ONCE = 2**20
+"""Numbers that are compared at a time: what a CPU's cache holds."""
+CLOSE = 1.05
+"""A task decides only with the score that it gives an image at its own brightness. One that, at the brightness of
+another task, scores more than this share above the lowest score has lost without it (docs/presets.md)."""
 
 
 def prototype_distances(descriptor_NC: Array, prototype_TC: Array) -> Array:
@@ -21,8 +28,13 @@ def prototype_distances(descriptor_NC: Array, prototype_TC: Array) -> Array:
     [[5.0, 4.0]]
     """
     xp = namespace(descriptor_NC, prototype_TC)
-    # A broadcast difference, not a product: there are few prototypes, and close ones must be told apart exactly.
-    return xp.stack([xp.sqrt(squared_norms(descriptor_NC - prototype_C)) for prototype_C in prototype_TC], axis=1)
+    # A broadcast difference, not a product: close prototypes must be told apart exactly.
+    step = max(1, AT_ONCE // max(1, math.prod(descriptor_NC.shape)))
+    parts = [
+        xp.sqrt(squared_norms(descriptor_NC[:, None] - prototype_TC[None, start : start + step]))
+        for start in range(0, prototype_TC.shape[0], step)
+    ]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
 
 
 def shortlist(distance_NT: np.ndarray, limit: int, margin: float = float("inf")) -> list[list[int]]:
@@ -42,3 +54,14 @@ def shortlist(distance_NT: np.ndarray, limit: int, margin: float = float("inf"))
         reach = margin if math.isinf(margin) else margin * distance_T[order[0]]
         chosen.append([int(t) for k, t in enumerate(order) if k == 0 or distance_T[t] <= reach])
     return chosen
+
+
+def undecided(scores: Mapping[str, float], exact: Container[str]) -> list[str]:
+    """The tasks that may have the lowest score, of which only a rough one is known.
+
+    >>> undecided({"a": 1.0, "b": 1.04, "c": 1.5}, exact={"a"})
+    ['b']
+    """
+    lowest = min((score for score in scores.values() if math.isfinite(score)), default=math.inf)
+    # Written so that what is no number is not taken for a score that has lost.
+    return [name for name, score in scores.items() if name not in exact and not score > CLOSE * lowest]
