@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -301,8 +301,8 @@ class BankSet:
     ) -> tuple[list[TaskScores], list[Floats]]:
         """Scores of images under their candidate tasks, and their patches as the task with the lowest score saw them.
 
-        An image is first compared as it was described, at the brightness of one of the tasks; with those that may have
-        the lowest score then at their own, which is an encoding each. So the score that decides does not depend on
+        An image is first compared as it was described, at the brightness of one of the tasks; with those that may
+        change the verdict then at their own, which is an encoding each. So the score that decides does not depend on
         which other tasks there are.
         """
         seen_as = view.seen_as
@@ -329,7 +329,7 @@ class BankSet:
             [name for name in names if images.fits(n, seen_as[name][1])] for n, names in enumerate(candidates)
         ]
         compare(candidates, rough=True)
-        while any(open_ones := [undecided(values(each), exact[n]) for n, each in enumerate(scores)]):
+        while any(open_ones := [to_compare_exactly(*each, self._preset) for each in zip(scores, exact, strict=True)]):
             compare(open_ones, rough=False)
         ordered = [{name: each[name] for name in names} for each, names in zip(scores, candidates, strict=True)]
         unseen = np.empty((0, 0, 0), np.float32)
@@ -479,9 +479,10 @@ def most_normal(scores: TaskScores) -> str:
     return min(scores, key=lambda name: score if math.isfinite(score := scores[name].score) else math.inf)
 
 
-def values(scores: TaskScores) -> dict[str, float]:
-    """The scores alone, by task."""
-    return {name: each.score for name, each in scores.items()}
+def to_compare_exactly(scores: TaskScores, exact: Container[str], preset: Preset) -> list[str]:
+    """The tasks that an image has yet to be compared with at their own brightness (:func:`undecided`)."""
+    limits = {name: each.bank.sensitivity(preset).threshold for name, each in scores.items()}
+    return undecided({name: each.score for name, each in scores.items()}, exact, limits)
 
 
 def tilings_of(view: TaskView, task: str | None) -> list[Tiling]:

@@ -56,12 +56,21 @@ def shortlist(distance_NT: np.ndarray, limit: int, margin: float = float("inf"))
     return chosen
 
 
-def undecided(scores: Mapping[str, float], exact: Container[str]) -> list[str]:
-    """The tasks that may have the lowest score, of which only a rough one is known.
+def undecided(scores: Mapping[str, float], exact: Container[str], thresholds: Mapping[str, float]) -> list[str]:
+    """The tasks of which only a rough score is known, and of which the exact one may change the verdict.
 
-    >>> undecided({"a": 1.0, "b": 1.04, "c": 1.5}, exact={"a"})
+    Those that are close to the lowest score may have it. Where the lowest is an alarm, all may: before a part is called
+    anomalous, every task has seen it at its own brightness.
+
+    >>> undecided({"a": 1.0, "b": 1.04, "c": 1.5}, {"a"}, dict.fromkeys("abc", 1.2))
+    ['b']
+    >>> undecided({"a": 1.3, "b": 2.0}, {"a"}, dict.fromkeys("ab", 1.2))
     ['b']
     """
-    lowest = min((score for score in scores.values() if math.isfinite(score)), default=math.inf)
-    # Written so that what is no number is not taken for a score that has lost.
-    return [name for name, score in scores.items() if name not in exact and not score > CLOSE * lowest]
+    rough = {name: score for name, score in scores.items() if name not in exact}
+    lowest = min(scores, key=lambda name: score if math.isfinite(score := scores[name]) else math.inf, default=None)
+    if not rough or lowest is None:
+        return []
+    # Written so that what is no number has neither lost nor passed.
+    close = [name for name, score in rough.items() if not score > CLOSE * scores[lowest]]
+    return close or ([] if scores[lowest] <= thresholds[lowest] else list(rough))

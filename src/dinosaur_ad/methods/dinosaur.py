@@ -31,14 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank_files import as_it_is
-from dinosaur_ad.bank.bank_set import BankSet, TaskScore, TaskScores, TaskView, most_normal, values
+from dinosaur_ad.bank.bank_set import BankSet, TaskScore, TaskScores, TaskView, most_normal, to_compare_exactly
 from dinosaur_ad.bank.building import BankBuilder
 from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
 from dinosaur_ad.bank.learning_block import Copies
 from dinosaur_ad.bank.teaching import copy_plan, learn_at_once, moved_pixels
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, measure_exposure, thumbnails, usual_exposure
-from dinosaur_ad.core.routing import undecided
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.stream import batched
@@ -232,7 +231,7 @@ class DinosaurMethod(Method):
 
     def _compared(self, photos: Sequence[Photo], routed: _Routed) -> list[TaskScores]:
         """The scores of every photo under its candidate tasks: first at the exposure that routing saw it at, and of the
-        tasks that may have the lowest one, at their own."""
+        tasks that may change the verdict, at their own."""
         view = self._view()
         own = dict(zip(view.names, view.exposures, strict=True))
         scores: list[TaskScores] = [{} for _ in photos]
@@ -246,7 +245,7 @@ class DinosaurMethod(Method):
             for n, exposures in enumerate(seen_at):
                 scores[n] |= {name: self._scores[photos[n].key, name, at] for name, at in exposures.items()}
                 exact[n] |= {name for name, at in exposures.items() if at == own[name]}
-            wanted = [undecided(values(each), exact[n]) for n, each in enumerate(scores)]
+            wanted = [to_compare_exactly(*each, self.preset) for each in zip(scores, exact, strict=True)]
             rough = False
         return scores
 
