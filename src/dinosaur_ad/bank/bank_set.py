@@ -234,7 +234,7 @@ class BankSet:
             started = time.perf_counter()
             # That of before, because looking whether it changed takes time with many tasks, and is done below anyway.
             view = self._latest[1] if self._latest and width is None else self.view(store, width)
-            if task not in (None, *view.records):
+            if task is not None and task not in view.records:
                 view = self.view(store, width)
             _refuse_missing(view, task)
             patches_NHWC, descriptor_NC = self.encode(view, encoded, task)
