@@ -7,7 +7,8 @@ each task. So some are near the product and are compared with, and others are li
     python -m benchmarks.many_tasks run --data DIR/mvtec_ad --out results/many_tasks.json
     python -m benchmarks.many_tasks table results/many_tasks.json
 
-The stores take turns on the same images, so that what else the machine does falls on all of them.
+The stores take turns on the same images, so that what else the machine does falls on all of them; an image's fastest
+turn counts, in processor time of all threads. What of it is spent on which part is measured in the same turns.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +32,8 @@ from numpy.typing import NDArray
 from benchmarks import machine
 from dinosaur_ad import Dinosaur
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad.bank import bank_set
+from dinosaur_ad.bank.bank_set import BankSet
 from dinosaur_ad.bank.image_features import FeatureExtractor
 from dinosaur_ad.core.exposure import measure_exposure, thumbnails, usual_exposure
 from dinosaur_ad.datasets import Task, mvtec_scenario
@@ -40,7 +46,7 @@ Pixels = NDArray[np.uint8]
 Arrays = dict[str, NDArray[np.float32]]
 
 PRODUCT, OTHER = "cable", "transistor"
-NORMALS, INSPECTED, TURNS = 10, 4, 5
+NORMALS, INSPECTED, TURNS = 40, 10, 5
 PICTURES = 60
 """Parts of photos whose descriptors, two at a time, become the prototypes of the other tasks."""
 SMALL = "500kB"
@@ -83,23 +89,68 @@ def fill(path: Path, small: Path, own: Sequence[Arrays]) -> None:
         store.put(f"other-{number}", files | {"prototype": arrays}, record.manifest, action="learn")
 
 
+PARTS: dict[str, list[tuple[Any, str]]] = {
+    "looking whether the store changed": [(BankSet, "view")],
+    "choosing the exposure": [(bank_set, "thumbnails"), (BankSet, "_first_tasks")],
+    "encoding": [(FeatureExtractor, "encode")],
+    "routing": [(BankSet, "_nearest_tasks"), (BankSet, "route")],
+    "opening banks": [(bank_set, "open_bank")],
+    "comparing with banks": [(BankSet, "score")],
+}
+"""What is timed apart: functions that do not call each other, but for the opening of a bank, which comparing calls."""
+
+
+@contextmanager
+def parts_timed(spent: Counter[str], calls: Counter[str]) -> Iterator[None]:
+    """Processor seconds and calls of each part are added up."""
+
+    def watched(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            started = time.process_time()
+            try:
+                return function(*given, **named)
+            finally:
+                spent[part] += time.process_time() - started
+                calls[part] += 1
+
+        return call
+
+    with ExitStack() as stack:
+        for part, functions in PARTS.items():
+            for owner, name in functions:
+                stack.enter_context(mock.patch.object(owner, name, watched(part, getattr(owner, name))))
+        yield
+
+
 def measured(detectors: dict[int, Dinosaur], images: Sequence[Pixels]) -> list[dict[str, Any]]:
     """Milliseconds of each turn, by how many tasks there are; every turn inspects the images one by one."""
     rows: dict[int, dict[str, Any]] = {}
     for tasks, detector in detectors.items():
-        started = time.perf_counter()
+        spent: Counter[str] = Counter()
+        started, processor = time.perf_counter(), time.process_time()
         detector.store.snapshot()
-        found = detector.inspect(list(images))
-        first = time.perf_counter() - started
-        asked = [len(each.asked) for each in found]
-        named = sum(each.task == PRODUCT for each in found)
-        rows[tasks] = {"tasks": tasks, "asked": asked, "right": named, "first_s": first, "ms": []}
+        with parts_timed(spent, Counter()):
+            found = detector.inspect(list(images))
+        rows[tasks] = {
+            "tasks": tasks,
+            "asked": [len(each.asked) for each in found],
+            "right": sum(each.task == PRODUCT for each in found),
+            "first": {"clock_s": time.perf_counter() - started, "processor_s": time.process_time() - processor},
+            "opening_s": spent["opening banks"],
+            "encodings": [],
+            "turns": [],
+        }
     for turn in range(TURNS):
         for image in images:
             for tasks in detectors:
-                started = time.perf_counter()
-                detectors[tasks].inspect(image)
-                rows[tasks]["ms"].append(round(1e3 * (time.perf_counter() - started), 2))
+                spent, calls = Counter(), Counter()
+                started, processor = time.perf_counter(), time.process_time()
+                with parts_timed(spent, calls):
+                    detectors[tasks].inspect(image)
+                took = {"clock": time.perf_counter() - started, "processor": time.process_time() - processor}
+                rows[tasks]["turns"].append({part: round(1e3 * s, 2) for part, s in (took | spent).items()})
+                if not turn:
+                    rows[tasks]["encodings"].append(calls["encoding"])
         print(f"turn {turn + 1} of {TURNS}: done", file=sys.stderr, flush=True)
     return list(rows.values())
 
@@ -131,17 +182,37 @@ def run(arguments: argparse.Namespace) -> None:
     write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
 
 
+def fastest(row: dict[str, Any], part: str = "processor") -> float:
+    """Milliseconds of a part, or of all: the mean over images, of each of which the fastest turn counts."""
+    turns = np.reshape([turn.get(part, 0.0) for turn in row["turns"]], (TURNS, -1))
+    return float(turns.min(axis=0).mean())
+
+
 def table(document: dict[str, Any]) -> list[str]:
-    """The Markdown table of a stored result. Each image's fastest turn counts."""
+    """The Markdown tables of a stored result."""
+    rows = document["rows"]
     lines = [
-        "| tasks in the store | an image, over one task | banks asked an image | right product named |",
-        "|--:|--:|--:|--:|",
+        "| tasks in the store | an image, over one task | encodings an image | banks asked an image "
+        "| right product named |",
+        "|--:|--:|--:|--:|--:|",
     ]
-    fastest = [np.reshape(row["ms"], (TURNS, -1)).min(axis=0).mean() for row in document["rows"]]
-    for row, each in zip(document["rows"], fastest, strict=True):
-        asked, count = np.mean(row["asked"]), len(row["asked"])
-        lines.append(f"| {row['tasks']:,} | {each / fastest[0]:.2f} | {asked:.1f} | {row['right']} of {count} |")
-    return lines
+    for row in rows:
+        ratio, count = fastest(row) / fastest(rows[0]), len(row["asked"])
+        lines.append(
+            f"| {row['tasks']:,} | {ratio:.2f} | {np.mean(row['encodings']):.1f} | {np.mean(row['asked']):.1f} "
+            f"| {row['right']} of {count} |"
+        )
+    lines += [
+        "",
+        "| processor time of an image, ms | " + " | ".join(f"{row['tasks']:,} tasks" for row in rows) + " |",
+        "|---|" + "--:|" * len(rows),
+    ]
+    for part in PARTS:
+        if part != "opening banks":
+            lines.append(f"| {part} | " + " | ".join(f"{fastest(row, part):.1f}" for row in rows) + " |")
+    lines.append("| everything | " + " | ".join(f"{fastest(row):.1f}" for row in rows) + " |")
+    opened = " | ".join(f"{1e3 * row['opening_s'] / len(row['asked']):.1f}" for row in rows)
+    return [*lines, f"| once, before: opening banks | {opened} |"]
 
 
 def main() -> None:

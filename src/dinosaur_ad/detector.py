@@ -20,7 +20,7 @@ from PIL import Image
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank import task_sensitivity
 from dinosaur_ad.bank.bank_files import read_bank, read_tiling
-from dinosaur_ad.bank.bank_set import BankSet, nothing_learned
+from dinosaur_ad.bank.bank_set import BankSet, nothing_learned, tilings_of
 from dinosaur_ad.bank.budget import check_precision, parse_bytes
 from dinosaur_ad.bank.changing import Wanted, task_settings
 from dinosaur_ad.bank.checking import Check, CheckedImage, Checking, folders_of
@@ -451,13 +451,14 @@ class Dinosaur:
     ) -> Iterator[Inspection | Rejected]:
         """Inspect any number of images in order, a few at a time; for an unreadable one there is a ``Rejected``."""
         false_alarms = None if false_alarms is None else check_rate(false_alarms)
-        if self._store is None or not self._store.names():
+        view = self._banks.view(self._store) if self._store else None
+        if not view or not (view.records or view.left_out):
             raise nothing_learned()
         if task is not None:
             task = self._existing(task).name
         total, stream = stream_images(images)
         at_once = INSPECT_AT_ONCE if total is not None else 1  # a camera's image gets its verdict before the next one
-        tilings = self._tilings(task)
+        tilings = tilings_of(view, task)
         for batch, waited in timed(prepared_batches(stream, total, at_once, self.preset.size, tilings)):
             yield from self._inspect_batch(batch, waited, task, false_alarms)
 
@@ -524,9 +525,7 @@ class Dinosaur:
 
     def _tilings(self, task: str | None) -> list[Tiling]:
         """The tilings of the tasks that images may be compared with."""
-        view = self._banks.view(self.store)
-        found = zip(view.names, view.tilings, strict=True)
-        return list(dict.fromkeys(tiling for name, tiling in found if tiling and task in (None, name)))
+        return tilings_of(self._banks.view(self.store), task)
 
     def _fits_no_tiles(self, image: BatchImage, task: str | None) -> Rejected:
         """The result for an image that was compared with no task, because none has photos of its size."""

@@ -71,7 +71,8 @@ class Inspection:
     ``level_ratio`` the same over what is usual for normal images of the task, and ``gain`` the factor by which the
     contrast was stretched to match the task's exposure (None where that is not done). ``light`` says how an image
     is far darker, brighter, flatter or harsher than all normal images learned, which matching hides; mostly empty.
-    ``asked`` has the score under every bank that the image was compared with; the lowest decides the ``task``.
+    ``asked`` has the score under every bank that the image was compared with; the lowest decides the ``task``. Of a
+    task that clearly lost to a normal part it is that of the image as it was encoded for another task.
     ``provider`` and ``precision`` are what the encoder ran on, and ``fallback`` names what was requested instead if
     that was not available. ``threshold`` and ``false_alarms`` are what was used: the task's, unless a rate was given.
     Regions smaller than ``smallest_area``, a share of the image, count for nothing: the score is that of the rest.

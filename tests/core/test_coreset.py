@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dinosaur_ad.core.coreset import coreset_size, covering_radius, greedy_coreset
+from dinosaur_ad.core.coreset import coreset_size, covering_radius, greedy_coreset, greedy_coresets
 
 Points = NDArray[np.floating]
 
@@ -65,6 +65,29 @@ def test_real_numbers_are_picked_as_defined(backend: Backend, gram_bytes: int) -
 
 @examples
 @given(points=crowds(), data=st.data())
+def test_each_part_keeps_what_it_would_keep_alone(backend: Backend, points: Points, data: st.DataObject) -> None:
+    _, count, _ = points.shape
+    part = st.lists(st.integers(0, count - 1), min_size=1, unique=True).map(sorted).map(np.asarray)
+    parts, size = data.draw(st.lists(part, min_size=1, max_size=4)), data.draw(st.integers(1, count))
+    gram_bytes = data.draw(st.sampled_from([1, count * count * points.itemsize, 2**20]))
+    found = greedy_coresets(backend.array(points), size, parts, seed=3, gram_bytes=gram_bytes)
+    for part_D, picks in zip(parts, found, strict=True):
+        alone = picks_of(backend, points[:, part_D], min(size, len(part_D)), seed=3)
+        np.testing.assert_array_equal(backend.back(picks), part_D[alone])
+
+
+@pytest.mark.parametrize("count", [1, 27, 60, 131])
+def test_real_parts_are_picked_as_defined(backend: Backend, count: int) -> None:
+    """Sizes beside those of the blocks that Gram matrices are computed in."""
+    points = np.random.default_rng(count).normal(size=(4, count, 400)).astype(np.float32)
+    parts = [np.arange(count), np.arange(0, count, 2), np.arange(count // 2, count)]
+    for part, picks in zip(parts, greedy_coresets(backend.array(points), 9, parts, first=0), strict=True):
+        expected = [naive_coreset(points[lane, part], 0, min(9, len(part))) for lane in range(4)]
+        assert backend.back(picks).tolist() == [part[row].tolist() for row in expected]
+
+
+@examples
+@given(points=crowds(), data=st.data())
 def test_fewer_picks_are_the_first_of_more(backend: Backend, points: Points, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, points.shape[1]))
     everything = picks_of(backend, points, points.shape[1], seed=4)
@@ -107,6 +130,11 @@ def test_the_seed_alone_decides_where_each_location_starts(backend: Backend) -> 
     assert len(set(picks[:, 0].tolist())) > 10
     assert np.any(picks[:, 0] != picks_of(backend, points, 5, seed=8)[:, 0])
     np.testing.assert_array_equal(picks[:, 0], picks_of(Backend("numpy"), points, 5, seed=7)[:, 0])
+
+
+def test_a_part_of_nothing_is_refused(backend: Backend) -> None:
+    with pytest.raises(ValueError, match="at least one vector"):
+        greedy_coresets(backend.array(np.zeros((2, 4, 3))), 2, [np.arange(0)])
 
 
 @pytest.mark.parametrize("size", [0, 5])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.coreset import coreset_size, covering_radius
-from dinosaur_ad.core.memory import Coreset, remember, unseen_parts
+from dinosaur_ad.core.memory import Coreset, remember, remember_parts, unseen_parts
 from dinosaur_ad.core.scoring import patch_distances
 from dinosaur_ad.presets import FAST
 
@@ -43,6 +43,22 @@ def test_members_are_patches_of_their_sources(backend: Backend, patches: Floats,
     memory = taught(backend, patches, 0, size)
     assert memory.members == min(size, len(patches))
     assert_remembers(backend, memory, patches)
+
+
+@examples
+@given(patches=patches_of_images(), data=st.data())
+def test_memories_of_parts_are_those_made_of_each_part_alone(
+    backend: Backend, patches: Floats, data: st.DataObject
+) -> None:
+    cut, size = data.draw(st.integers(0, len(patches) - 1)), data.draw(st.integers(1, 9))
+    known = taught(backend, patches[:cut], 0, 3) if cut else None
+    new, source = patches[cut:], np.arange(cut, len(patches))
+    parts = [np.arange(len(new)), np.arange(0, len(new), 2)]
+    found = remember_parts(backend.array(new), backend.array(source), size, parts, known=known, seed=2)
+    for part, memory in zip(parts, found, strict=True):
+        rows = backend.array(new[part]), backend.array(source[part])
+        for one, other in zip(memory, remember(*rows, size, known=known, seed=2), strict=True):
+            np.testing.assert_array_equal(backend.back(one), backend.back(other))
 
 
 @examples

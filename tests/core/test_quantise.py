@@ -141,3 +141,11 @@ def test_all_axes_keep_all_distances(backend: Backend) -> None:
     tokens, bank = backend.array(patches[:2]), backend.array(patches[2:7].transpose(1, 2, 0, 3).copy())
     turned = patch_distances(project(tokens, basis), project(bank, basis), 1)
     np.testing.assert_allclose(backend.back(turned), backend.back(patch_distances(tokens, bank, 1)), rtol=5e-3)
+
+
+@pytest.mark.parametrize(("patches", "kept"), [(1, 1), (49, 100), (8064 + 13, 47), (2 * 8064, 50)])
+def test_projecting_is_a_product_whatever_the_number_of_patches_and_threads(patches: int, kept: int) -> None:
+    random = np.random.default_rng(0)
+    tokens, basis = (random.normal(size=shape).astype(np.float32) for shape in ((patches, 64), (64, kept)))
+    for threads in (1, 3, None):
+        np.testing.assert_allclose(project(tokens, basis, threads), tokens @ basis, atol=1e-4)

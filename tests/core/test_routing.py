@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dinosaur_ad.core.routing import prototype_distances, shortlist
+from dinosaur_ad.core import routing
+from dinosaur_ad.core.routing import prototype_distances, shortlist, undecided
 
 Floats = NDArray[np.float64]
 INFINITE = float("inf")
@@ -39,6 +40,42 @@ def test_close_prototypes_are_told_apart(backend: Backend) -> None:
     prototype[:, 0] += np.asarray([0.0, 0.001, 0.002], np.float32)
     result = backend.back(prototype_distances(backend.array(prototype), backend.array(prototype)))
     assert result.argmin(axis=1).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("at_once", [1, 100, 10**9])
+def test_many_prototypes_are_compared_a_few_at_a_time(
+    backend: Backend, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    descriptor, prototype = (random.normal(size=(count, 16)).astype(np.float32) for count in (3, 50))
+    monkeypatch.setattr(routing, "AT_ONCE", at_once)
+    result = backend.back(prototype_distances(backend.array(descriptor), backend.array(prototype)))
+    np.testing.assert_allclose(result, np.linalg.norm(descriptor[:, None] - prototype, axis=2), rtol=1e-6)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("scores", "exact", "expected"),
+    [
+        ({"a": 1.0, "b": 1.2}, {"a"}, []),  # b has lost
+        ({"a": 1.0, "b": 1.04}, {"a"}, ["b"]),
+        ({"a": 1.0, "b": 1.04}, {"a", "b"}, []),
+        ({"a": 1.5, "b": 1.0}, {"a"}, ["b"]),  # the lowest score must be b's own
+        ({"a": 1.3, "b": 1.35, "c": 5.0}, {"a"}, ["b"]),
+        ({"a": 1.3, "b": 1.4, "c": 5.0}, {"a"}, ["b", "c"]),  # an alarm
+        ({"a": 1.3, "b": 1.4, "c": 5.0}, {"a", "b", "c"}, []),
+        ({"a": 1.0, "b": NAN}, {"a"}, ["b"]),  # what is no number has not lost
+        ({"a": NAN, "b": 1.0}, {"b"}, ["a"]),
+        ({"a": NAN, "b": NAN}, {"a"}, ["b"]),
+        ({}, set(), []),
+    ],
+)
+def test_a_rough_score_decides_only_that_a_task_has_lost_to_a_normal_part(
+    scores: dict[str, float], exact: set[str], expected: list[str]
+) -> None:
+    assert undecided(scores, exact, dict.fromkeys("abc", 1.2)) == expected
 
 
 @examples

@@ -135,15 +135,15 @@ class PackedVectors(NamedTuple):
         """The same with all arrays on a device."""
         return PackedVectors(*(None if array is None else to_device(array) for array in self))
 
-    def tokens(self, tokens: Array) -> Array:
+    def tokens(self, tokens: Array, threads: int | None = None) -> Array:
         """Tokens ``(..., C)`` of an encoder projected as these vectors are, ``(..., K)``."""
-        return tokens if self.basis_CK is None else project(tokens, self.basis_CK)
+        return tokens if self.basis_CK is None else project(tokens, self.basis_CK, threads)
 
     def distances(
         self, patches_NHWC: Array, radius: int, half_norm_HWM: Array | None = None, threads: int | None = None
     ) -> Array:
         """Patch distances ``(N, H, W)`` of images; see :func:`~dinosaur_ad.core.scoring.patch_distances`."""
-        return self.projected_distances(self.tokens(patches_NHWC), radius, half_norm_HWM, threads)
+        return self.projected_distances(self.tokens(patches_NHWC, threads), radius, half_norm_HWM, threads)
 
     def projected_distances(
         self, patches_NHWK: Array, radius: int, half_norm_HWM: Array | None = None, threads: int | None = None
@@ -183,7 +183,7 @@ class Memory(NamedTuple):
 
     def distances(self, patches_NHWC: Array, radius: int, threads: int | None = None) -> Distances:
         """Distances of patches ``(N, H, W)`` of images and, with a coarse part, of windows ``(N, h, w)``."""
-        own_NHWK = self.patches.tokens(patches_NHWC)  # projected once for both
+        own_NHWK = self.patches.tokens(patches_NHWC, threads)  # projected once for both
         radius, coarse_radius = (ANYWHERE, ANYWHERE) if self.anywhere else (radius, COARSE_RADIUS)
         point_NHW = self.patches.projected_distances(own_NHWK, radius, self.half_norm_HWM, threads)
         if self.coarse is None:

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.exposure import Exposure, thumbnails
 from dinosaur_ad.core.readings import Distances
 from dinosaur_ad.core.registration import Reference, Transform
-from dinosaur_ad.core.routing import prototype_distances, shortlist
+from dinosaur_ad.core.routing import prototype_distances, shortlist, undecided
 from dinosaur_ad.core.tiles import LargeImage, Tiling
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
 from dinosaur_ad.images.alignment import registered
@@ -68,7 +68,8 @@ class ComparedImages(NamedTuple):
 class TaskView(NamedTuple):
     """The tasks of a store at one moment: those that can be used, and why others are left out.
 
-    What is computed from one view belongs to the same versions, even if the store is changed in the meantime.
+    What is computed from one view belongs to the same versions, even if the store is changed in the meantime. ``poses``
+    is what is done to an image before it is compared with each task, and ``one_pose`` whether that is the same for all.
     """
 
     records: dict[str, TaskRecord]
@@ -78,11 +79,13 @@ class TaskView(NamedTuple):
     exposures: list[Exposure | None]
     tilings: list[Tiling | None]
     references: list[Reference | None]
+    poses: list[Pose]
+    one_pose: bool
 
     @property
-    def poses(self) -> list[Pose]:
-        """What is done to an image before it is compared with each task."""
-        return [Pose(*each) for each in zip(self.exposures, self.references, strict=True)]
+    def seen_as(self) -> dict[str, tuple[Pose, Tiling | None]]:
+        """By task, what is done to an image before it is compared with it."""
+        return dict(zip(self.names, zip(self.poses, self.tilings, strict=True), strict=True))
 
     @property
     def names(self) -> list[str]:
@@ -108,7 +111,7 @@ class EncodedImages:
 
     An image that has no confident place in a reference is encoded as it lies, once for all of them.
 
-    ``large`` are the same images for the tilings that each fits.
+    ``large`` are the same images for the tilings that each fits, ``described`` the poses that they were described in.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class EncodedImages:
         large: Sequence[tuple[LargeImage, ...]] | None = None,
     ) -> None:
         self.pixels = pixels
+        self.described = [Pose()] * len(pixels)
         self._features = features
         self._large = [{each.tiling: each for each in some} for some in large or [()] * len(pixels)]
         self._known_large: dict[tuple[int, Exposure | None, Tiling], Floats] = {}
@@ -126,6 +130,7 @@ class EncodedImages:
 
     def posed(self, poses: Sequence[Pose]) -> tuple[Floats, Floats]:
         """Patches (N, H, W, C) and descriptors (N, C'), each image in its pose."""
+        self.described = list(poses)
         for pose in dict.fromkeys(poses):
             self._encode([n for n, each in enumerate(poses) if each == pose], pose)
         found = (self._known[n, self._pose(n, each)] for n, each in enumerate(poses))
@@ -227,13 +232,16 @@ class BankSet:
         encoded, width, encode_ms = EncodedImages(features, pixels, large), None, 0.0
         while True:
             started = time.perf_counter()
-            view = self.view(store, width)
+            # That of before, because looking whether it changed takes time with many tasks, and is done below anyway.
+            view = self._latest[1] if self._latest and width is None else self.view(store, width)
+            if task is not None and task not in view.records:
+                view = self.view(store, width)
             _refuse_missing(view, task)
             patches_NHWC, descriptor_NC = self.encode(view, encoded, task)
             encode_ms += (time.perf_counter() - started) * 1e3 / len(pixels)
             width = descriptor_NC.shape[1]
             current = self.view(store, width)
-            if current.versions != view.versions:  # changed while images were encoded for the exposures of before
+            if current.versions != view.versions:  # the exposures that images were encoded for are those of before
                 continue
             try:
                 compared = self._compare(store, current, patches_NHWC, descriptor_NC, task, encoded)
@@ -243,12 +251,12 @@ class BankSet:
 
     def encode(self, view: TaskView, images: EncodedImages, task: str | None = None) -> tuple[Floats, Floats]:
         """Patches (N, H, W, C) and descriptors (N, C') of images, each in the pose of the task it seems to be of."""
-        poses = view.poses
         if not self._preset.exposure and not any(view.references):
             return images.posed([Pose()] * len(images.pixels))
+        poses = view.poses
         used = [poses[t] for t in self._first_tasks(view, thumbnails(images.pixels), task)]
         patches_NHWC, descriptor_NC = images.posed(used)
-        if task is not None or len(set(poses)) == 1 or not len(view.prototype_TC):
+        if task is not None or view.one_pose or not len(view.prototype_TC):
             return patches_NHWC, descriptor_NC
         better = [poses[t] for t in self._nearest_tasks(view, descriptor_NC)]
         return (patches_NHWC, descriptor_NC) if better == used else images.posed(better)
@@ -279,7 +287,7 @@ class BankSet:
         clock = [time.perf_counter()]
         candidates = [[task]] * len(patches_NHWC) if task else self.route(view, descriptor_NC)
         clock.append(time.perf_counter())
-        if images is None or (len(set(view.poses)) == 1 and not any(view.tilings)):
+        if images is None or (view.one_pose and not any(view.tilings)):
             moved = images.moved(range(len(patches_NHWC)), view.references[0]) if images else None
             scores, compared = self.score(store, view, patches_NHWC, candidates, moved), list(patches_NHWC)
         else:
@@ -293,22 +301,37 @@ class BankSet:
     ) -> tuple[list[TaskScores], list[Floats]]:
         """Scores of images under their candidate tasks, and their patches as the task with the lowest score saw them.
 
-        A score under a task does not depend on which other tasks there are.
+        An image is first compared as it was described, at the brightness of one of the tasks; with those that may
+        change the verdict then at their own, which is an encoding each. So the score that decides does not depend on
+        which other tasks there are.
         """
-        seen_as = dict(zip(view.names, zip(view.poses, view.tilings, strict=True), strict=True))
+        seen_as = view.seen_as
+        scores: list[TaskScores] = [{} for _ in candidates]
+        exact: list[set[str]] = [set() for _ in candidates]
+
+        def compare(wanted: Sequence[Sequence[str]], *, rough: bool) -> None:
+            """Score each image under some tasks; roughly, without another encoding for another brightness."""
+            groups: dict[tuple[Pose, Tiling | None], dict[int, list[str]]] = {}
+            for n, name in ((n, name) for n, names in enumerate(wanted) for name in names):
+                (own, tiling), described = seen_as[name], images.described[n]
+                at_hand = rough and tiling is None and own.reference == described.reference
+                pose = described if at_hand else own
+                groups.setdefault((pose, tiling), {}).setdefault(n, []).append(name)
+                exact[n] |= {name} if pose == own else set()
+            for (pose, tiling), names in groups.items():
+                rows = list(names)
+                moved = images.moved(rows, None if tiling else pose.reference)
+                found = self.score(store, view, images.patches(rows, pose, tiling), list(names.values()), moved)
+                for n, each in zip(rows, found, strict=True):
+                    scores[n] |= each
+
         candidates = [
             [name for name in names if images.fits(n, seen_as[name][1])] for n, names in enumerate(candidates)
         ]
-        found: list[TaskScores] = [{} for _ in candidates]
-        for seen in dict.fromkeys(seen_as[name] for name in chain.from_iterable(candidates)):
-            own = [[name for name in names if seen_as[name] == seen] for names in candidates]
-            rows = [n for n, names in enumerate(own) if names]
-            pose, tiling = seen
-            moved = images.moved(rows, None if tiling else pose.reference)
-            scores = self.score(store, view, images.patches(rows, pose, tiling), [own[n] for n in rows], moved)
-            for n, each in zip(rows, scores, strict=True):
-                found[n] |= each
-        ordered = [{name: each[name] for name in names} for each, names in zip(found, candidates, strict=True)]
+        compare(candidates, rough=True)
+        while any(open_ones := [to_compare_exactly(*each, self._preset) for each in zip(scores, exact, strict=True)]):
+            compare(open_ones, rough=False)
+        ordered = [{name: each[name] for name in names} for each, names in zip(scores, candidates, strict=True)]
         unseen = np.empty((0, 0, 0), np.float32)
         patches = [
             images.patches([n], *seen_as[most_normal(each)])[0] if each else unseen for n, each in enumerate(ordered)
@@ -336,8 +359,10 @@ class BankSet:
                     del self._damaged[version]
             if self._latest and self._latest[0][0] is snapshot:
                 _, damaged, for_width = self._latest[0]
-                if for_width == width and damaged == frozenset(self._damaged):
-                    return self._latest[1]
+                view = self._latest[1]
+                fitting = for_width == width or (for_width is None and view.prototype_TC.shape[1:] == (width,))
+                if fitting and damaged == frozenset(self._damaged):
+                    return view
             try:
                 view = self._new_view(store, snapshot, width)
             except VersionGoneError:
@@ -365,6 +390,7 @@ class BankSet:
         self._prototypes = prototypes
         usable = {name: record for name, record in snapshot.records.items() if name not in left_out}
         known_ones = [prototypes[record.id] for record in usable.values()]
+        poses = [Pose(each.exposure, each.reference) for each in known_ones]
         alike = len({prototype.descriptor_C.size for prototype in known_ones}) == 1
         return TaskView(
             usable,
@@ -374,6 +400,8 @@ class BankSet:
             [each.exposure for each in known_ones],
             [read_tiling(record) for record in usable.values()],
             [each.reference for each in known_ones],
+            poses,
+            len(set(poses)) == 1,
         )
 
     def exposures(self, view: TaskView, thumbnail_NP: Floats, task: str | None = None) -> list[Exposure | None]:
@@ -385,7 +413,7 @@ class BankSet:
         count = len(thumbnail_NP)
         if task is not None:
             return [view.names.index(task)] * count
-        if len(set(view.poses)) == 1:
+        if view.one_pose:
             return [0] * count
         nearest: list[int] = np.argmin(prototype_distances(thumbnail_NP, view.thumbnail_TP), axis=1).tolist()
         return nearest
@@ -449,6 +477,18 @@ class BankSet:
 def most_normal(scores: TaskScores) -> str:
     """The task with the lowest score; one that is no number never wins over one that is."""
     return min(scores, key=lambda name: score if math.isfinite(score := scores[name].score) else math.inf)
+
+
+def to_compare_exactly(scores: TaskScores, exact: Container[str], preset: Preset) -> list[str]:
+    """The tasks that an image has yet to be compared with at their own brightness (:func:`undecided`)."""
+    limits = {name: each.bank.sensitivity(preset).threshold for name, each in scores.items()}
+    return undecided({name: each.score for name, each in scores.items()}, exact, limits)
+
+
+def tilings_of(view: TaskView, task: str | None) -> list[Tiling]:
+    """The tilings of the tasks that images may be compared with: all, or one ``task``."""
+    found = zip(view.names, view.tilings, strict=True)
+    return list(dict.fromkeys(tiling for name, tiling in found if tiling and task in (None, name)))
 
 
 def _refuse_missing(view: TaskView, task: str | None) -> None:

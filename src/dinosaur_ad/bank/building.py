@@ -296,22 +296,23 @@ class BankBuilder:
 
     def _calibrate_block(self, block: LearningBlock, known: Coreset | None, known_coarse: Coreset | None) -> None:
         """Score the images of a block that was just added."""
-        total, count = len(self.images), block.own_NHWC.shape[0]
+        total, count = len(self.images), block.images
         if self._kind == "in-sample":
             self._fit(len(self.calibration) + count)
             contents = self._built
             images = list(range(block.first, block.first + count))
-            self._take(block.own_NHWC, block.windows_NhwC, contents.members, contents.coarse, images)
+            self._take(*block.own(), contents.members, contents.coarse, images)
         elif total > 1 and (self._kind == "unseen" or len(self.preset.readings) > 1):
             # Where other images give the threshold, these still say what is usual for each reading.
             counts = self._kind == "unseen"
             # A fifth less hardly thins a large memory; a small one needs nearly all its images to be itself.
             parts = min(20, max(5, 2000 // total))
-            for held_out, rest in unseen_parts(count, at_least=CALIBRATION_IMAGES, parts=parts, seed=self._seed):
-                members, coarse = block.some(rest).remembered(self.members, known, known_coarse, self._seed)
-                some = block.some(held_out)
+            split = list(unseen_parts(count, at_least=CALIBRATION_IMAGES, parts=parts, seed=self._seed))
+            rests = [rest for _, rest in split]
+            memories = block.remembered_parts(self.members, known, known_coarse, self._seed, rests)
+            for (held_out, _), (members, coarse) in zip(split, memories, strict=True):
                 images = (held_out + block.first).tolist()
-                self._take(some.own_NHWC, some.windows_NhwC, members, coarse, images, counts=counts)
+                self._take(*block.own(held_out), members, coarse, images, counts=counts)
 
     def _recalibrate(self, old: _Contents, new: _Contents, images: int) -> None:
         """Scale the scores of earlier images to what they would be with the bank of now.

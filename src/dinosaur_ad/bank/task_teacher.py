@@ -202,10 +202,12 @@ class TaskTeacher:
             if added:
                 self._write(name, builder, base.id if base else None, action, added, replaces)
             record, stored_in = self._store.record(name), time.perf_counter() - started
+            seconds = dict(builder.seconds)
             if early:
                 builder, record = self._with_copies(record, training, begin)
+                seconds = {step: spent + builder.seconds[step] for step, spent in seconds.items()}
             missed = self._place.missed(name) if added else ()
-        seconds = training.seconds | builder.seconds | {"store": stored_in}
+        seconds |= training.seconds | {"store": stored_in}
         return self._learned(record, builder, training, added, seconds, guard, suspects, missed)
 
     def _with_copies(

@@ -168,10 +168,14 @@ class TrainingImages:
                 f"Learning '{self._name}' needs at least 2 normal images that differ, because the threshold comes from "
                 f"normals that the memory has not seen, but there is {len(builder.images)}; 20 or more are recommended."
             )
-        started, added = time.perf_counter(), len(builder.images) - before
+        added = len(builder.images) - before
         if added:
-            builder.score_controls(self._features.controls(self.exposure, self.tiling))
-        builder.seconds["calibrate"] += time.perf_counter() - started
+            started = time.perf_counter()
+            controls_NHWC = self._features.controls(self.exposure, self.tiling)
+            encoded = time.perf_counter()
+            builder.score_controls(controls_NHWC)
+            self.seconds["encode"] += encoded - started
+            builder.seconds["calibrate"] += time.perf_counter() - encoded
         return added
 
     def _report(self, done: int) -> None:

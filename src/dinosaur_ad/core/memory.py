@@ -6,7 +6,7 @@ kept in the order the greedy selection picked them, so any prefix of them is a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.core.arrays import Array, device_of, like, namespace, squared_norms
 from dinosaur_ad.core.calibration import folds
-from dinosaur_ad.core.coreset import greedy_coreset
+from dinosaur_ad.core.coreset import greedy_coreset, greedy_coresets
 
 
 class Coreset(NamedTuple):
@@ -45,6 +45,31 @@ def remember(
     >>> memory.vectors_HWMC.shape, memory.source_HWM.shape
     ((4, 4, 5, 8), (4, 4, 5))
     """
+    points_LDC, source_LD = _points(patches_NHWC, source_N, known)
+    size = min(size, points_LDC.shape[1])
+    picks_LM = greedy_coreset(points_LDC, size, seed=seed, first=None if known is None else 0)
+    return _picked(points_LDC, source_LD, picks_LM, patches_NHWC.shape[1])
+
+
+def remember_parts(
+    patches_NHWC: Array,
+    source_N: Array,
+    size: int,
+    parts: Sequence[NDArray[np.intp]],
+    *,
+    known: Coreset | None = None,
+    seed: int = 0,
+) -> Iterator[Coreset]:
+    """The coreset that :func:`remember` makes of each of some parts of the images, given by index; one at a time."""
+    points_LDC, source_LD = _points(patches_NHWC, source_N, known)
+    before = points_LDC.shape[1] - patches_NHWC.shape[0]
+    with_known = [np.concatenate([np.arange(before), before + part]) for part in parts]
+    for picks_LM in greedy_coresets(points_LDC, size, with_known, seed=seed, first=None if known is None else 0):
+        yield _picked(points_LDC, source_LD, picks_LM, patches_NHWC.shape[1])
+
+
+def _points(patches_NHWC: Array, source_N: Array, known: Coreset | None) -> tuple[Array, Array]:
+    """What each location chooses from ``(L, D, C)``, that which was known first, and the sources ``(L, D)``."""
     xp = namespace(patches_NHWC)
     images, height, width, channels = patches_NHWC.shape
     locations = height * width
@@ -54,12 +79,17 @@ def remember(
         known_LMC = xp.reshape(known.vectors_HWMC, (locations, known.members, channels))
         points_LDC = xp.concat([known_LMC, points_LDC], axis=1)
         source_LD = xp.concat([xp.reshape(known.source_HWM, (locations, known.members)), source_LD], axis=1)
-    size = min(size, points_LDC.shape[1])
-    picks_LM = greedy_coreset(points_LDC, size, seed=seed, first=None if known is None else 0)
+    return points_LDC, source_LD
+
+
+def _picked(points_LDC: Array, source_LD: Array, picks_LM: Array, height: int) -> Coreset:
+    """The vectors that were picked, on a grid of so many rows."""
+    xp = namespace(points_LDC)
+    locations, members = picks_LM.shape
     lane_L1 = like(np.arange(locations), points_LDC, xp.int64)[:, None]
     return Coreset(
-        xp.reshape(points_LDC[lane_L1, picks_LM], (height, width, size, channels)),
-        xp.reshape(source_LD[lane_L1, picks_LM], (height, width, size)),
+        xp.reshape(points_LDC[lane_L1, picks_LM], (height, locations // height, members, points_LDC.shape[2])),
+        xp.reshape(source_LD[lane_L1, picks_LM], (height, locations // height, members)),
     )
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dinosaur_ad.core.arrays import Array, like, namespace, to_numpy
+from dinosaur_ad.core.arrays import Array, is_numpy, like, namespace, to_numpy
 from dinosaur_ad.core.scoring import products
+from dinosaur_ad.core.threads import in_threads, usable_threads
 
 # Images that the directions are taken from; more would not turn them noticeably.
 IMAGES = 200
+# Directions at a time, so that NumPy's products, which are kept small, are not a few rows by all directions: those take
+# four times as long. And patches that a thread takes at a time: many images, of which learning has enough to share.
+COLUMNS, ROWS = 48, 8064
 
 
 def principal_axes(patches_NHWC: Array, channels: int) -> Array:
@@ -35,13 +39,25 @@ def principal_axes(patches_NHWC: Array, channels: int) -> Array:
     return like(basis_CK.astype(np.float16).astype(np.float32), patches_NHWC, patches_NHWC.dtype)
 
 
-def project(tokens: Array, basis_CK: Array) -> Array:
-    """Tokens ``(..., C)`` along the directions of a basis, ``(..., K)``.
+def project(tokens: Array, basis_CK: Array, threads: int | None = None) -> Array:
+    """Tokens ``(..., C)`` along the directions of a basis, ``(..., K)``; with NumPy by at most so many threads.
 
     >>> project(np.ones((2, 3), np.float32), np.eye(3, 2, dtype=np.float32)).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
     xp = namespace(tokens)
     channels, kept = basis_CK.shape
-    flat_11PC = xp.reshape(tokens, (1, 1, -1, channels))
-    return xp.reshape(products(flat_11PC, xp.matrix_transpose(basis_CK)[None, None]), (*tokens.shape[:-1], kept))
+    flat_11PC, basis_11KC = xp.reshape(tokens, (1, 1, -1, channels)), xp.matrix_transpose(basis_CK)[None, None]
+    if not is_numpy(tokens):
+        return xp.reshape(products(flat_11PC, basis_11KC), (*tokens.shape[:-1], kept))
+    patches = flat_11PC.shape[2]
+    projected_PK = np.empty((patches, kept), np.result_type(tokens, basis_CK))
+
+    def fill(top: int) -> None:
+        rows = slice(top, top + ROWS)
+        for left in range(0, kept, COLUMNS):
+            some = slice(left, left + COLUMNS)
+            projected_PK[rows, some] = products(flat_11PC[:, :, rows], basis_11KC[:, :, some])[0, 0]
+
+    in_threads(fill, range(0, patches, ROWS), threads or usable_threads())
+    return projected_PK.reshape(*tokens.shape[:-1], kept)

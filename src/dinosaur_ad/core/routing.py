@@ -8,10 +8,17 @@ a shortlist, and the scores decide: the task with the lowest image score is take
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Mapping
 
 import numpy as np
 
 from dinosaur_ad.core.arrays import Array, namespace, squared_norms
+
+AT_ONCE = 2**20
+"""Numbers that are compared at a time: what a CPU's cache holds."""
+CLOSE = 1.05
+"""A task decides only with the score that it gives an image at its own brightness. One that, at the brightness of
+another task, scores more than this share above the lowest score has lost without it (docs/presets.md)."""
 
 
 def prototype_distances(descriptor_NC: Array, prototype_TC: Array) -> Array:
@@ -21,8 +28,13 @@ def prototype_distances(descriptor_NC: Array, prototype_TC: Array) -> Array:
     [[5.0, 4.0]]
     """
     xp = namespace(descriptor_NC, prototype_TC)
-    # A broadcast difference, not a product: there are few prototypes, and close ones must be told apart exactly.
-    return xp.stack([xp.sqrt(squared_norms(descriptor_NC - prototype_C)) for prototype_C in prototype_TC], axis=1)
+    # A broadcast difference, not a product: close prototypes must be told apart exactly.
+    step = max(1, AT_ONCE // max(1, math.prod(descriptor_NC.shape)))
+    parts = [
+        xp.sqrt(squared_norms(descriptor_NC[:, None] - prototype_TC[None, start : start + step]))
+        for start in range(0, prototype_TC.shape[0], step)
+    ]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=1)
 
 
 def shortlist(distance_NT: np.ndarray, limit: int, margin: float = float("inf")) -> list[list[int]]:
@@ -42,3 +54,23 @@ def shortlist(distance_NT: np.ndarray, limit: int, margin: float = float("inf"))
         reach = margin if math.isinf(margin) else margin * distance_T[order[0]]
         chosen.append([int(t) for k, t in enumerate(order) if k == 0 or distance_T[t] <= reach])
     return chosen
+
+
+def undecided(scores: Mapping[str, float], exact: Container[str], thresholds: Mapping[str, float]) -> list[str]:
+    """The tasks of which only a rough score is known, and of which the exact one may change the verdict.
+
+    Those that are close to the lowest score may have it. Where the lowest is an alarm, all may: before a part is called
+    anomalous, every task has seen it at its own brightness.
+
+    >>> undecided({"a": 1.0, "b": 1.04, "c": 1.5}, {"a"}, dict.fromkeys("abc", 1.2))
+    ['b']
+    >>> undecided({"a": 1.3, "b": 2.0}, {"a"}, dict.fromkeys("ab", 1.2))
+    ['b']
+    """
+    rough = {name: score for name, score in scores.items() if name not in exact}
+    lowest = min(scores, key=lambda name: score if math.isfinite(score := scores[name]) else math.inf, default=None)
+    if not rough or lowest is None:
+        return []
+    # Written so that what is no number has neither lost nor passed.
+    close = [name for name, score in rough.items() if not score > CLOSE * scores[lowest]]
+    return close or ([] if scores[lowest] <= thresholds[lowest] else list(rough))

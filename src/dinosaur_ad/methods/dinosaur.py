@@ -22,7 +22,7 @@ Scores under a bank are cached, because later tasks cannot change them; only new
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank_files import as_it_is
-from dinosaur_ad.bank.bank_set import BankSet, TaskScore, TaskScores, TaskView, most_normal
+from dinosaur_ad.bank.bank_set import BankSet, TaskScore, TaskScores, TaskView, most_normal, to_compare_exactly
 from dinosaur_ad.bank.building import BankBuilder
 from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
 from dinosaur_ad.bank.learning_block import Copies
@@ -123,7 +123,7 @@ class DinosaurMethod(Method):
         self._resident = _Resident(_gpu_room(self.workbench.device))
         self._looks: dict[str, _Look] = {}
         self._descriptors: dict[tuple[str, Exposure | None], Floats] = {}
-        self._scores: dict[tuple[str, str], TaskScore] = {}
+        self._scores: dict[tuple[str, str, Exposure | None], TaskScore] = {}
 
     def learn(self, lesson: Lesson) -> None:
         """Make the task's bank, prototype and threshold, as ``Dinosaur.learn`` does."""
@@ -185,11 +185,7 @@ class DinosaurMethod(Method):
         scores: list[TaskScores] = []
         for group in batched(photos, SCORE_AT_ONCE if self.workbench.device == "cpu" else SCORE_AT_ONCE_GPU):
             routed = self._told(group, task) if task else self._route(group)
-            self._fill_scores(group, routed)
-            scores += [
-                {name: self._scores[photo.key, name] for name in names}
-                for photo, names in zip(group, routed.candidates, strict=True)
-            ]
+            scores += self._compared(group, routed)
         routes = tuple(map(most_normal, scores))
         chosen = [each[name] for each, name in zip(scores, routes, strict=True)]
         banks = {name: each.bank for name, each in zip(routes, chosen, strict=True)}
@@ -233,22 +229,43 @@ class DinosaurMethod(Method):
         whole = patches_NHWC if len(unknown) == len(photos) else None
         return whole, np.stack([self._descriptors[key] for key in keys])
 
-    def _fill_scores(self, photos: Sequence[Photo], routed: _Routed) -> None:
-        """Fill the cache with the scores of every photo under its candidate tasks, each at the task's exposure."""
+    def _compared(self, photos: Sequence[Photo], routed: _Routed) -> list[TaskScores]:
+        """The scores of every photo under its candidate tasks: first at the exposure that routing saw it at, and of the
+        tasks that may change the verdict, at their own."""
         view = self._view()
-        wanted = dict(zip(view.names, view.exposures, strict=True))
+        own = dict(zip(view.names, view.exposures, strict=True))
+        scores: list[TaskScores] = [{} for _ in photos]
+        exact: list[set[str]] = [set() for _ in photos]
+        wanted, rough = routed.candidates, True
+        while any(wanted):
+            seen_at = [
+                {name: routed.exposures[n] if rough else own[name] for name in names} for n, names in enumerate(wanted)
+            ]
+            self._fill_scores(photos, routed, seen_at)
+            for n, exposures in enumerate(seen_at):
+                scores[n] |= {name: self._scores[photos[n].key, name, at] for name, at in exposures.items()}
+                exact[n] |= {name for name, at in exposures.items() if at == own[name]}
+            wanted = [to_compare_exactly(*each, self.preset) for each in zip(scores, exact, strict=True)]
+            rough = False
+        return scores
+
+    def _fill_scores(
+        self, photos: Sequence[Photo], routed: _Routed, wanted: Sequence[Mapping[str, Exposure | None]]
+    ) -> None:
+        """Fill the cache with the scores of each photo under some tasks, at an exposure each."""
+        view = self._view()
         missing = [
-            [name for name in names if (photo.key, name) not in self._scores]
-            for photo, names in zip(photos, routed.candidates, strict=True)
+            {name: at for name, at in exposures.items() if (photo.key, name, at) not in self._scores}
+            for photo, exposures in zip(photos, wanted, strict=True)
         ]
-        for exposure in dict.fromkeys(wanted[name] for names in missing for name in names):
-            own = [[name for name in names if wanted[name] == exposure] for names in missing]
+        for exposure in dict.fromkeys(at for exposures in missing for at in exposures.values()):
+            own = [[name for name, at in exposures.items() if at == exposure] for exposures in missing]
             rows = [n for n, names in enumerate(own) if names]
             found = self._banks.score(
                 self._store, view, self._seen_at(exposure, photos, routed, rows), [own[n] for n in rows]
             )
             for n, scores in zip(rows, found, strict=True):
-                self._scores |= {(photos[n].key, name): score for name, score in scores.items()}
+                self._scores |= {(photos[n].key, name, exposure): score for name, score in scores.items()}
 
     def _seen_at(
         self, exposure: Exposure | None, photos: Sequence[Photo], routed: _Routed, rows: Sequence[int]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from dinosaur_ad._atomic import TEMPORARY
 from dinosaur_ad._text import printable
@@ -44,6 +45,7 @@ def check_task_name(name: str) -> str:
     )
 
 
+@lru_cache(maxsize=2**14)  # every inspection asks for every task
 def is_task_name(name: str) -> bool:
     """Tell whether a task may have this name: one that is safe as the name of a folder, in the form NFC."""
     return (
