@@ -130,10 +130,10 @@ def test_of_few_images_the_limit_lies_nearer_to_what_is_foreign(images: int, way
 
 @pytest.mark.parametrize(("images", "ready"), [(5, False), (20, False), (39, True), (200, True)])
 def test_a_threshold_from_few_images_must_be_exceeded_clearly(images: int, ready: bool) -> None:
-    reason = why_not_ready("x", 1.2, np.float32([0.3, 1.3]), headroom(images))
+    reason = why_not_ready("x", 1.2, np.float32([0.3, 1.3, 2.0]), headroom(images))
     assert (reason == "") == ready
     assert reason.count(". ") == 0
-    assert why_not_ready("x", 1.2, np.float32([0.3, 1.5]), headroom(images)) == ""
+    assert why_not_ready("x", 1.2, np.float32([0.3, 1.5, 1.5]), headroom(images)) == ""
     assert "everything would be called normal" in why_not_ready("x", 1.2, np.float32([1.1]), headroom(images))
 
 

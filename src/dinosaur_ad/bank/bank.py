@@ -34,7 +34,7 @@ LONGEST_HALF_NORM = 2.0**31
 FEW_IMAGES = 39
 """From fewer the threshold of the usual rate (1 in 40) cannot be read: it comes from a model of their spread."""
 HEADROOM = 1.17
-"""Two usual deviations, as a factor: by how much pictures without a product must exceed such a threshold."""
+"""Two usual deviations, as a factor: by it half of the pictures without a product must exceed such a threshold."""
 
 
 class PackedVectors(NamedTuple):
@@ -273,8 +273,8 @@ class Bank:
 
     @property
     def headroom(self) -> float:
-        """By which factor pictures without a product must exceed the threshold of a task that judges; a threshold that
-        a user has set is no guess."""
+        """By which factor half of the pictures without a product must exceed the threshold of a task that judges; one
+        that a user has set is no guess."""
         return headroom(len(self.scores)) if self.cautious and self.settings.threshold is None else 1.0
 
     @property
@@ -351,7 +351,7 @@ def patch_box(row: int, column: int, grid: tuple[int, ...], size: tuple[int, int
 
 
 def headroom(images: int) -> float:
-    """By which factor pictures without a product must exceed a threshold from so many calibration images.
+    """By which factor half of the pictures without a product must exceed a threshold from so many calibration images.
 
     >>> headroom(20), headroom(100)
     (1.17, 1.0)

@@ -194,7 +194,7 @@ class BankBuilder:
 
     @property
     def headroom(self) -> float:
-        """By which factor pictures without a product must exceed the threshold."""
+        """By which factor half of the pictures without a product must exceed the threshold."""
         return 1.0 if self._kind == "in-sample" else headroom(len(self.calibration.scored_images))
 
     @property

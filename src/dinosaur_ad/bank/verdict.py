@@ -58,20 +58,21 @@ def why_not_ready(task: str, threshold: float, control_scores: Floats, headroom:
     """Why a task cannot give a verdict at this threshold, as a sentence; empty if it can.
 
     With a threshold that even the control images, which show no product, do not exceed, everything would be normal. A
-    threshold from few images is a guess, and one that they exceed by less than ``headroom`` is reached by hardly any
-    defect.
+    threshold from few images is a guess: where half of them do not exceed it by a factor of ``headroom``, hardly any
+    defect does.
 
     >>> why_not_ready("screw", 0.4, np.float32([0.7, 1.1]))
     ''
     """
     reach = float(np.max(control_scores)) if control_scores.size else math.inf
-    if threshold * headroom < reach:  # written so that NaN is refused
-        return ""
-    if threshold < reach:
+    if threshold < reach:  # written so that NaN is refused
+        usual = float(np.median(control_scores)) if control_scores.size else math.inf
+        if headroom <= 1 or threshold * headroom < usual:
+            return ""
         return (
-            f"The threshold of '{task}' ({threshold:.3g}) lies so little below what even pictures of something else "
-            f"score ({reach:.3g} at the most) that hardly any defect would exceed it; teach it more normal images, or "
-            "allow more false alarms."
+            f"The threshold of '{task}' ({threshold:.3g}) is too close to what pictures of something else score "
+            f"({usual:.3g}), so hardly any defect would exceed it; teach it more normal images, or allow more false "
+            "alarms."
         )
     return (
         f"The threshold of '{task}' ({threshold:.3g}) lies above what even pictures of something else score "
