@@ -294,7 +294,8 @@ def _foreign_table(document: dict[str, Any]) -> str:
 
 def _conditions_table(document: dict[str, Any]) -> str:
     lines = ["| good parts, learned from all images | flagged |", "|---|--:|"]
-    for name in CONDITIONS:
+    measured = {row["condition"] for row in document["conditions"]}
+    for name in (each for each in CONDITIONS if each in measured):
         verdicts = [each for row in document["conditions"] if row["condition"] == name for each in row["verdicts"]]
         lines.append(f"| {name} | {sum(each != 'normal' for each in verdicts)} of {len(verdicts)} |")
     return "\n".join(lines)

@@ -195,7 +195,7 @@ def _weighted_map(maker: GraphBuilder, point: str, windows_map: str, scale: Read
     usual = max(float(scale.usual_HW.mean()), LEAST)
     patches = maker.op("Mul", point, maker.constant(np.array(MAP_SHARE / usual, np.float32)))
     around = maker.op("Mul", windows_map, maker.constant(np.array((1 - MAP_SHARE) / usual_window, np.float32)))
-    of_map = scale._replace(mean_R=np.float32([mean]), spread_R=np.float32([spread]))
+    of_map = scale._replace(mean_R=np.asarray([mean], np.float32), spread_R=np.asarray([spread], np.float32))
     return _fuse(maker, [maker.op("Add", patches, around)], of_map)
 
 
