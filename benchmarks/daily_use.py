@@ -66,6 +66,20 @@ def turned(degrees: float) -> Callable[[Pixels], Pixels]:
     return turn
 
 
+def scaled(factor: float) -> Callable[[Pixels], Pixels]:
+    """Larger or smaller around the centre; what comes in at the border repeats it."""
+
+    def scale(pixels: Pixels) -> Pixels:
+        height, width, _ = pixels.shape
+        margin = max(height, width) // 4
+        wide = Image.fromarray(np.pad(pixels, ((margin, margin), (margin, margin), (0, 0)), mode="edge"))
+        left, top = width / 2 * (1 - 1 / factor) + margin, height / 2 * (1 - 1 / factor) + margin
+        box = (left, top, left + width / factor, top + height / factor)
+        return np.asarray(wide.resize((width, height), Image.Resampling.BICUBIC, box=box))
+
+    return scale
+
+
 def lit(share: float) -> Callable[[Pixels], Pixels]:
     """At a share of the light."""
     return lambda pixels: np.round(pixels * share).astype(np.uint8)
@@ -81,6 +95,7 @@ CONDITIONS: dict[str, Callable[[Pixels], Pixels]] = {
     "shifted by 10 of 448 pixels": shifted,
     "turned by 3 degrees": turned(3),
     "turned by 90 degrees": turned(90),
+    "scaled by 2 %": scaled(1.02),
     "80 % of the light": lit(0.8),
     "60 % of the light": lit(0.6),
     "50 % of the light": lit(0.5),
@@ -279,7 +294,8 @@ def _foreign_table(document: dict[str, Any]) -> str:
 
 def _conditions_table(document: dict[str, Any]) -> str:
     lines = ["| good parts, learned from all images | flagged |", "|---|--:|"]
-    for name in CONDITIONS:
+    measured = {row["condition"] for row in document["conditions"]}
+    for name in (each for each in CONDITIONS if each in measured):
         verdicts = [each for row in document["conditions"] if row["condition"] == name for each in row["verdicts"]]
         lines.append(f"| {name} | {sum(each != 'normal' for each in verdicts)} of {len(verdicts)} |")
     return "\n".join(lines)

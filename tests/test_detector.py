@@ -159,5 +159,5 @@ def test_held_out_normals_set_the_threshold_and_nothing_else(preset: Preset) -> 
     np.testing.assert_array_equal(*(each.store.arrays("x", "bank")[members] for each in (usual, apart)))
     np.testing.assert_array_equal(*(each.inspect(images[0]).score for each in (usual, apart)))
     assert apart.threshold("x") > usual.threshold("x")
-    assert apart.tasks()[0].manifest["calibration"] == {"kind": "held-out", "scores": 30}
+    assert apart.tasks()[0].manifest["calibration"] == {"kind": "held-out", "scores": 30, "cautious": True}
     assert apart.learn("one", images[:1], held_out=images[1:9]).members == 1 + preset.copies

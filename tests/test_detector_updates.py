@@ -52,7 +52,7 @@ def test_a_held_out_image_that_was_learned_too_does_not_count(tmp_path: Path) ->
     images = product(0, 20)
     learned = detector.learn("x", images, held_out=[*images[:10], *product(0, 12, seed=5)])
     assert len(learned.duplicates) == 10
-    assert detector.tasks()[0].manifest["calibration"] == {"kind": "held-out", "scores": 12}
+    assert detector.tasks()[0].manifest["calibration"] == {"kind": "held-out", "scores": 12, "cautious": True}
 
 
 @pytest.mark.parametrize("options", [{}, {"bank_precision": "int8"}, {"budget": "40kB"}])

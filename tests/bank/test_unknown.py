@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from detector_helpers import TINY, TINY_FAST, TINY_PAPER, product, spoil, taught_three_products, tiny
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.bank.verdict import unknown_level
+from dinosaur_ad.bank.bank import HEADROOM, headroom
+from dinosaur_ad.bank.bank_files import open_bank
+from dinosaur_ad.bank.verdict import Controls, unknown_level, unknown_limit, why_not_ready
 
 SIDE = 70
 
@@ -116,3 +119,37 @@ def test_the_limit_lies_half_way_by_ratio(own: NDArray[np.float32], controls: ND
 @pytest.mark.parametrize(("own", "controls"), [([], [1.0]), ([1.0], []), ([0.0, 0.0], [1.0]), ([2.0], [1.0])])
 def test_where_nothing_can_be_told_nothing_is_unknown(own: list[float], controls: list[float]) -> None:
     assert unknown_level(np.asarray(own, np.float32), np.asarray(controls, np.float32)) == math.inf
+
+
+@pytest.mark.parametrize(("images", "way"), [(2, 0.8), (5, 0.6875), (20, 0.565), (200, 0.507)])
+def test_of_few_images_the_limit_lies_nearer_to_what_is_foreign(images: int, way: float) -> None:
+    own, controls = np.full(images, 0.1, np.float32), np.float32([0.4])
+    assert unknown_level(own, controls, cautious=True) == pytest.approx(0.1 * 4**way, rel=1e-3)
+    assert unknown_level(own, controls) == pytest.approx(0.2, rel=1e-5)
+
+
+@pytest.mark.parametrize(("images", "ready"), [(5, False), (20, False), (39, True), (200, True)])
+def test_a_threshold_from_few_images_must_be_exceeded_clearly(images: int, ready: bool) -> None:
+    reason = why_not_ready("x", 1.2, np.float32([0.3, 1.3, 2.0]), headroom(images))
+    assert (reason == "") == ready
+    assert reason.count(". ") == 0
+    assert why_not_ready("x", 1.2, np.float32([0.3, 1.5, 1.5]), headroom(images)) == ""
+    assert "everything would be called normal" in why_not_ready("x", 1.2, np.float32([1.1]), headroom(images))
+
+
+def test_a_task_of_an_older_version_judges_as_it_did() -> None:
+    detector = tiny()
+    detector.learn("x", product(0, 5))
+    record = detector.store.record("x")
+    now = open_bank(detector.store, record, detector.preset)
+    calibration = {key: value for key, value in record.manifest["calibration"].items() if key != "cautious"}
+    older = replace(record, manifest=dict(record.manifest) | {"calibration": calibration})
+    before = open_bank(detector.store, older, detector.preset)
+    assert (now.cautious, before.cautious) == (True, False)
+    assert (now.headroom, before.headroom) == (HEADROOM, 1.0)
+    limits = [
+        unknown_limit(bank, detector.preset, Controls(bank.control_scores, bank.control_levels))
+        for bank in (before, now)
+    ]
+    assert limits[0] < limits[1]
+    assert limits[0] == pytest.approx(unknown_level(now.levels, now.control_levels))

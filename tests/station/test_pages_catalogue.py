@@ -107,7 +107,9 @@ def test_what_the_station_says_is_said_in_german() -> None:
         assert "'gear'" in said
         assert not re.search(r"\b(the|of|they|it)\b", said), said
     assert "92 %" in german.said(" ".join(warning_words._words("light", ["gear"], "light", 0.92)))
-    assert german.said(why_not_ready("gear", 1.0, np.float32([0.5]))).startswith("Die Schwelle von 'gear'")
+    for score in (0.5, 1.1):  # above what such pictures score, and too close to it
+        reason = why_not_ready("gear", 1.0, np.float32([score]), 1.17)
+        assert german.said(reason).startswith("Die Schwelle von 'gear'")
     assert german.said(missed_sentence("gear", ["a.png", "b.png"])).startswith("2 bestätigte Fehler von 'gear'")
 
 

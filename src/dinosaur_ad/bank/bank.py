@@ -31,6 +31,11 @@ Floats = NDArray[np.float32]
 # A float16 that is infinite or NaN becomes at least 2**16 when it is widened; no real vector is as long.
 LONGEST_HALF_NORM = 2.0**31
 
+FEW_IMAGES = 39
+"""From fewer the threshold of the usual rate (1 in 40) cannot be read: it comes from a model of their spread."""
+HEADROOM = 1.17
+"""Two usual deviations, as a factor: by it half of the pictures without a product must exceed such a threshold."""
+
 
 class PackedVectors(NamedTuple):
     """Remembered patches: float32 or float16 vectors ``(H, W, M, C)``, or int8 codes with a scale for each location.
@@ -225,7 +230,8 @@ class Bank:
     ``scale`` what is usual for each reading, if there are several. ``exposure`` is what images are matched to before
     they are encoded, None where they are not, and ``exposure_range`` that of normal images, None where it is not
     known. ``zone`` is what is inspected, None for all, and ``position`` how the parts lie, None where an older version
-    taught the task. ``tiling`` is how images are cut, None where they are not.
+    taught the task. ``tiling`` is how images are cut, None where they are not. ``cautious``: what few images say about
+    what is usual is distrusted; tasks taught by older versions judge as they did.
     """
 
     record: TaskRecord
@@ -245,6 +251,7 @@ class Bank:
     zone: Zone | None = None
     position: Position | None = None
     tiling: Tiling | None = None
+    cautious: bool = False
     _sensitivities: dict[tuple[Preset, float | None], Sensitivity] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -263,6 +270,12 @@ class Bank:
         """How the light of an image of that exposure differs by far from that of all normal images, if it does."""
         usual = self.exposure_range
         return None if usual is None else unusual_light(exposure_2, usual, len(self.images))
+
+    @property
+    def headroom(self) -> float:
+        """By which factor half of the pictures without a product must exceed the threshold of a task that judges; one
+        that a user has set is no guess."""
+        return headroom(len(self.scores)) if self.cautious and self.settings.threshold is None else 1.0
 
     @property
     def nbytes(self) -> int:
@@ -335,6 +348,15 @@ def patch_box(row: int, column: int, grid: tuple[int, ...], size: tuple[int, int
     left, right = (at * width // columns for at in (column, column + 1))
     top, bottom = (at * height // rows for at in (row, row + 1))
     return left, top, right, bottom
+
+
+def headroom(images: int) -> float:
+    """By which factor half of the pictures without a product must exceed a threshold from so many calibration images.
+
+    >>> headroom(20), headroom(100)
+    (1.17, 1.0)
+    """
+    return HEADROOM if images < FEW_IMAGES else 1.0
 
 
 def alarm_threshold(preset: Preset, scores: Floats, false_alarms: float) -> float:

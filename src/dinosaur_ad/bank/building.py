@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank.bank import Memory, PackedVectors, levels, read_images
+from dinosaur_ad.bank.bank import Memory, PackedVectors, headroom, levels, read_images
 from dinosaur_ad.bank.bank_files import (
     Arrays,
     descriptor_width,
@@ -193,6 +193,11 @@ class BankBuilder:
             self.budget *= tiling.count
 
     @property
+    def headroom(self) -> float:
+        """By which factor half of the pictures without a product must exceed the threshold."""
+        return 1.0 if self._kind == "in-sample" else headroom(len(self.calibration.scored_images))
+
+    @property
     def copies(self) -> int:
         """How many moved copies were learned with the images."""
         return self._contents.copies if self._contents else 0
@@ -211,7 +216,7 @@ class BankBuilder:
         if len(self.preset.readings) > 1:
             maps, beside = (
                 2 * (height * width + coarse) + 5,
-                beside + height * width + 2 * len(self.preset.readings) + 1,
+                beside + height * width + 2 * len(self.preset.readings) + 1 + (3 if shape else 0),
             )
         return Frame(height * width + COARSE_SHARE * coarse, channels, images, scores, prototype, maps, beside)
 
@@ -449,7 +454,11 @@ class BankBuilder:
                 "budget": self.budget,
                 "copies": contents.copies,
             },
-            "calibration": {"kind": self._kind, "scores": len(self.calibration.scored_images)},
+            "calibration": {
+                "kind": self._kind,
+                "scores": len(self.calibration.scored_images),
+                "cautious": self._kind != "in-sample",
+            },
             "preset": self.preset.name,
         } | self._known()
 

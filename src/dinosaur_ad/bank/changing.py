@@ -159,7 +159,8 @@ def change_task(
             f"the threshold stays that of the whole image, because the preset '{preset.name}' keeps no distances of "
             "the images it was calibrated with; those of default and best do"
         )
-    changed = Changed(record.name, before, after, note, why_not_ready(record.name, after.threshold, foreign))
+    reason = why_not_ready(record.name, after.threshold, foreign, replace(bank, settings=new).headroom)
+    changed = Changed(record.name, before, after, note, reason)
     return ChangedTask(files, manifest, changed)
 
 

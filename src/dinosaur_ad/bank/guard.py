@@ -203,7 +203,7 @@ class TeachingGuard:
             return []
         bank = found[0].bank
         threshold = bank.threshold(self._preset, self._preset.false_alarms)
-        if why_not_ready(task, threshold, bank.control_scores):
+        if why_not_ready(task, threshold, bank.control_scores, bank.headroom):
             threshold = float(np.max(bank.scores))
         if threshold <= 0:
             return []

@@ -248,7 +248,7 @@ class TaskTeacher:
             rejected=tuple(images.rejected),
             seconds=seconds,
             duplicates=tuple(images.duplicates),
-            not_ready=why_not_ready(record.name, threshold, builder.control_scores),
+            not_ready=why_not_ready(record.name, threshold, builder.control_scores, builder.headroom),
             threshold=threshold,
             threshold_before=guard.threshold_before if guard else None,
             suspects=suspects,

@@ -34,6 +34,8 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 Floats = NDArray[np.float32]
 
 NORMAL, ANOMALOUS, UNKNOWN, NOT_READY = "normal", "anomalous", "unknown", "not ready"
+FARTHER = 3
+"""With two images the limit of unknown lies at eight tenths of the way instead of half, with twenty at .57."""
 LEAST_RATE = 1e-6
 """The lowest false-alarm rate; no set of normal images is large enough to calibrate a lower one."""
 
@@ -52,17 +54,26 @@ def check_rate(false_alarms: float) -> float:
     return float(false_alarms)
 
 
-def why_not_ready(task: str, threshold: float, control_scores: Floats) -> str:
+def why_not_ready(task: str, threshold: float, control_scores: Floats, headroom: float = 1.0) -> str:
     """Why a task cannot give a verdict at this threshold, as a sentence; empty if it can.
 
-    With a threshold that even the control images, which show no product, do not exceed, everything would be normal.
+    With a threshold that even the control images, which show no product, do not exceed, everything would be normal. A
+    threshold from few images is a guess: where half of them do not exceed it by a factor of ``headroom``, hardly any
+    defect does.
 
     >>> why_not_ready("screw", 0.4, np.float32([0.7, 1.1]))
     ''
     """
     reach = float(np.max(control_scores)) if control_scores.size else math.inf
     if threshold < reach:  # written so that NaN is refused
-        return ""
+        usual = float(np.median(control_scores)) if control_scores.size else math.inf
+        if headroom <= 1 or threshold * headroom < usual:
+            return ""
+        return (
+            f"The threshold of '{task}' ({threshold:.3g}) is too close to what pictures of something else score "
+            f"({usual:.3g}), so hardly any defect would exceed it; teach it more normal images, or allow more false "
+            "alarms."
+        )
     return (
         f"The threshold of '{task}' ({threshold:.3g}) lies above what even pictures of something else score "
         f"({reach:.3g} at the most), so everything would be called normal; teach it more normal images, or allow more "
@@ -79,19 +90,24 @@ def judge(score: float, threshold: float) -> str:
     return NORMAL if score <= threshold else ANOMALOUS
 
 
-def unknown_level(level_N: Floats, control_level_N: Floats) -> float:
+def unknown_level(level_N: Floats, control_level_N: Floats, *, cautious: bool = False) -> float:
     """The median patch distance above which an image shows none of the products: half way, by ratio, from what is usual
     for normal images to what pictures without a product have; infinite where that is not known.
 
-    Defects change a part of an image, and so hardly its median; another product changes all of it.
+    Defects change a part of an image, and so hardly its median; another product changes all of it. Few images do not
+    show how much a product varies: ``cautious``, the limit is that of :data:`FARTHER` more that were like nothing.
 
     >>> round(unknown_level(np.float32([0.1, 0.1]), np.float32([0.4, 0.4])), 3)
     0.2
+    >>> round(unknown_level(np.float32([0.1, 0.1]), np.float32([0.4, 0.4]), cautious=True), 3)
+    0.303
     """
     if not control_level_N.size or not level_N.size:
         return math.inf
     usual, foreign = float(np.median(level_N)), float(np.median(control_level_N))
-    return math.sqrt(usual * foreign) if 0 < usual < foreign else math.inf
+    more = FARTHER if cautious else 0
+    way = (len(level_N) / 2 + more) / (len(level_N) + more)
+    return float(usual * (foreign / usual) ** way) if 0 < usual < foreign else math.inf
 
 
 def read_whole_task(preset: Preset, store: TaskStore, record: TaskRecord) -> Bank:
@@ -108,7 +124,7 @@ def check_task(preset: Preset, store: TaskStore, record: TaskRecord) -> None:
     """Read all that inspecting and updating a task need; a StoreError if it is damaged or cannot give a verdict."""
     bank = read_whole_task(preset, store, record)
     threshold = bank.sensitivity(preset).threshold
-    if reason := why_not_ready(record.name, threshold, bank.control_scores):
+    if reason := why_not_ready(record.name, threshold, bank.control_scores, bank.headroom):
         raise StoreError(reason)
 
 
@@ -145,7 +161,9 @@ def controls_of(bank: Bank, preset: Preset, features: FeatureExtractor) -> Contr
 def unknown_limit(bank: Bank, preset: Preset, controls: Controls) -> float:
     """The median patch distance above which an image is "unknown" to a task; infinite with in-sample calibration, the
     procedure of the paper, which knows no such verdict."""
-    return unknown_level(bank.levels, controls.levels) if preset.calibration == "unseen" else math.inf
+    if preset.calibration != "unseen":
+        return math.inf
+    return unknown_level(bank.levels, controls.levels, cautious=bank.cautious)
 
 
 def as_photographed(inspection: Inspection, moved: Transform) -> Inspection:
@@ -197,7 +215,7 @@ class Verdicts:
         found = without_small_regions(found, self._preset, threshold)
         score, distance_HW = found.score, found.map_HW
         controls = self._controls_of(bank)
-        reason = why_not_ready(task, threshold, controls.scores)
+        reason = why_not_ready(task, threshold, controls.scores, bank.headroom)
         verdict = NOT_READY if reason else judge(score, threshold)
         if found.level > unknown_limit(bank, self._preset, controls):
             verdict = UNKNOWN

@@ -334,7 +334,7 @@ def _with_bank(
     asked = None if false_alarms is None else check_rate(false_alarms)
     threshold, rate = bank.sensitivity(preset, asked)
     controls = controls_of(bank, preset, FeatureExtractor(preset, lambda: reference))
-    if reason := why_not_ready(bank.record.name, threshold, controls.scores):
+    if reason := why_not_ready(bank.record.name, threshold, controls.scores, bank.headroom):
         raise InputError(reason)
     limit = unknown_limit(bank, preset, controls)
     facts = {
