@@ -486,11 +486,8 @@ class BankBuilder:
                 "budget": self.budget,
                 "copies": contents.copies,
             },
-            "calibration": {
-                "kind": self._kind,
-                "scores": len(self.calibration.scored_images),
-                "unlabelled": self.calibration.unlabelled,
-            },
+            "calibration": {"kind": self._kind, "scores": len(self.calibration.scored_images)}
+            | ({"unlabelled": True} if self.calibration.unlabelled else {}),
             "preset": self.preset.name,
         } | self._known()
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank_files import read_bank
 from dinosaur_ad.bank.image_features import Progress, control_images
-from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL
+from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL, NOT_READY
 from dinosaur_ad.bank.verdict import UNKNOWN as UNKNOWN_VERDICT
 from dinosaur_ad.core import outliers
 from dinosaur_ad.core.calibration import conformal_p_values
@@ -322,8 +322,9 @@ class Watcher:
         """
         task, tray = result.task, self._tray
         event = WatchEvent(INSPECTED, result.reason, str(path), task, inspection=result)
-        clearly = result.verdict == NORMAL and result.p_value >= CLEARLY_NORMAL * result.false_alarms
-        judged = result.verdict in (NORMAL, ANOMALOUS)
+        # One that cannot be judged yet, because its threshold is too high, may become ready by more pictures.
+        judged = result.verdict in (NORMAL, ANOMALOUS, NOT_READY)
+        clearly = result.verdict != ANOMALOUS and result.p_value >= CLEARLY_NORMAL * result.false_alarms
         followed = judged and (self._is_followed(result) or self._images_of(task) < GROWN)
         with tray.change():
             if followed and (clearly or sum(each.suspect for each in tray.candidates(task)) < AT_ONCE):
