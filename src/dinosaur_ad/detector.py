@@ -265,10 +265,10 @@ class Dinosaur:
         ``held_out`` are more normal images, for the threshold alone; without them some of ``images`` are held out in
         turn. Given ``doubtful`` images of the same product, or an empty list of them, nobody has looked at any: odd
         ones are sooner suspects, a few defects among them hardly raise the threshold, and the doubtful ones count for
-        it but are not learned. ``position`` is how parts lie in their photos: "aligned", "moving" or "free"; "auto" finds it out (see
-        docs/start/camera.md). ``tiles``, as (columns, rows) or "auto", cuts large photos, so that small defects are
-        seen; the task keeps it, and its photos are all of one size and aligned. ``replace`` teaches a task of that name
-        anew. ``progress`` is called with the images done and, if known, in all.
+        it but are not learned. ``position`` is how parts lie in their photos: "aligned", "moving" or "free"; "auto"
+        finds it out (see docs/start/camera.md). ``tiles``, as (columns, rows) or "auto", cuts large photos, so that
+        small defects are seen; the task keeps it, and its photos are all of one size and aligned. ``replace`` teaches a
+        task of that name anew. ``progress`` is called with the images done and, if known, in all.
 
         :raises InputError: some images do not belong there (blank, of another task, unlike the others); ``force``
             learns them all the same.

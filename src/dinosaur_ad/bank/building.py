@@ -32,6 +32,7 @@ from dinosaur_ad.bank.learning_block import COARSE_SHARE, Copies, LearningBlock
 from dinosaur_ad.bank.position import Position, is_free
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.core.arrays import Array, to_numpy
+from dinosaur_ad.core.calibration import TINY
 from dinosaur_ad.core.coreset import coreset_size
 from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, ExposureRange
 from dinosaur_ad.core.memory import Coreset, distances_to_others, unseen_parts
@@ -74,6 +75,14 @@ class _Contents:
     @property
     def members(self) -> Coreset:
         return self.candidates.first(self.layout.form.members)
+
+
+def _raised(shares: list[float], mean: float) -> list[float]:
+    """Shares that are at least ``mean`` on average (geometric), in proportion, and at most 1."""
+    if not shares:
+        return shares
+    factor = max(1.0, mean / float(np.exp(np.mean(np.log(np.maximum(shares, TINY))))))
+    return [min(1.0, factor * share) for share in shares]
 
 
 class _Unseen(NamedTuple):
@@ -340,10 +349,10 @@ class BankBuilder:
         """Scale the scores of earlier images to what they would be with the bank of now.
 
         Those images are gone. What is left of them are patches that were members; their distances to the members of
-        other images fall by more than those of other patches, because what was picked is what lay far from the rest.
-        The images that were just added are all there: by how much the score of the median one is lower than it was
-        with the bank of before is what every image gains, unless the added ones look different. So of both shares the
-        larger is taken; of an image without patches, the median of the others is the first.
+        other images say which images fall by more than others, but by a little too much, because what was picked is
+        what lay far from the rest. After many small updates that is a lot. So where nobody looks at the images, the
+        shares are raised to what images gain on average: by how much those that were just added, which are all there,
+        score lower than with the bank of before.
         """
         narrower = new.layout.form.channels < old.layout.form.channels
         if self._kind == "in-sample" and not narrower:
@@ -352,15 +361,14 @@ class BankBuilder:
         coarse = shares
         if old.coarse is not None and new.coarse is not None:
             coarse = self._shares(old, new, old.coarse, new.coarse, images)
-        if unseen and not narrower:
-            least = self._gain(new.layout, old, block, unseen)
-            shares = [max(share, least[0]) for share in shares]
-            coarse = [max(share, least[1]) for share in coarse]
+        if unseen and not narrower and self.calibration.unlabelled:
+            gains = self._gain(new.layout, old, block, unseen)
+            shares, coarse = (_raised(each, gain) for each, gain in zip((shares, coarse), gains, strict=True))
         self.calibration.rescale(shares, coarse)
 
     def _gain(self, layout: Layout, old: _Contents, block: LearningBlock, unseen: list[_Unseen]) -> tuple[float, float]:
-        """The median share, of patches and of windows, by which the distances of images of a block are lower with the
-        bank of now, without themselves, than with that of before."""
+        """The mean share, of patches and of windows, to which the scores of images of a block fall: what they are with
+        the bank of now, without themselves, over what they were with that of before."""
         ratios: tuple[list[float], list[float]] = [], []
         known, known_coarse = layout.narrowed(old.members), layout.narrowed(old.coarse) if old.coarse else None
         for scored in unseen:
@@ -370,9 +378,11 @@ class BankBuilder:
             for found, (is_NHW, was_NHW) in zip(ratios, pairs, strict=True):
                 if is_NHW is not None and was_NHW is not None:
                     is_N, was_N = (to_numpy(pool(each, self.preset.top / self.tiles)) for each in (is_NHW, was_NHW))
-                    found += np.divide(is_N, was_N, out=np.ones_like(is_N), where=was_N > 0).tolist()
-        point = min(1.0, float(np.median(ratios[0])))
-        return point, min(1.0, float(np.median(ratios[1]))) if ratios[1] else point
+                    positive_N = (is_N > 0) & (was_N > 0)  # an image that is there twice says nothing
+                    found += (is_N[positive_N] / was_N[positive_N]).tolist()
+        # Most images gain nothing from few others, and some much, so that the median would say that there is no gain.
+        point, coarse = (min(1.0, float(np.exp(np.mean(np.log(found))))) if found else 0.0 for found in ratios)
+        return point, coarse
 
     def _shares(self, old: _Contents, new: _Contents, before: Coreset, after: Coreset, images: int) -> list[float]:
         """By which share the distances of each calibration image fall."""

@@ -155,6 +155,8 @@ class TrainingImages:
         builder.exposure, builder.image_size = self.exposure, self.image_size
         builder.cut_into(self.tiling)
         builder.lie(self.position, self.reference)
+        if doubtful is not None:
+            builder.follow()
         more = chain([] if self._second is None else [self._second], self._blocks)
         for block in chain([self._first], map(self._encoded, more)):
             rows = self._new_rows(block, set(builder.digests))

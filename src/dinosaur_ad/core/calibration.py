@@ -30,7 +30,7 @@ FARTHEST = 1e35
 """No alarm level is looked for beyond it."""
 TRUSTED = 0.75
 """The share of the scores of pictures that nobody has looked at, the lowest, that is taken for those of normals."""
-ALLOWANCE = 0.5
+ALLOWANCE = 0.25
 """Deviations by which the highest scores may lie above where the others say: normals have a longer tail than that."""
 CONFIDENCE = 0.95
 """Of what is promised about false alarms."""
