@@ -60,8 +60,8 @@ MOST_OF_ONE = 60
 AT_ONCE = 10
 """Clearly normal pictures that one update of a known product adds."""
 GROWN = 200
-"""From so many images on, a product is updated only when its good parts are seen to change; up to there, a bank of the
-preset fast keeps the same size."""
+"""From so many images on, a product is updated only when its good parts are seen to change; a bank of the preset fast is
+twice as large then as that of 100 images or fewer."""
 CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
 ATTEMPTS = 4
