@@ -51,6 +51,9 @@ Floats = NDArray[np.float32]
 
 # Calibration images; more would not change the threshold noticeably, fewer would.
 CALIBRATION_IMAGES = 200
+LARGEST = 200
+"""Images up to which the bank of a product grows that learns from pictures nobody has looked at; later ones take the
+place of what others cover."""
 FOLLOWED = 100
 """Scores that the threshold of a product comes from that learns from pictures nobody has looked at, the newest."""
 
@@ -293,6 +296,11 @@ class BankBuilder:
         """The members a location of a task of so many images should have; few where all locations share them."""
         if is_free(self.position):
             return self.preset.minimum
+        if self.calibration.unlabelled:  # what follows a stream may not grow for ever
+            return max(self.members, self._share_of(min(images, LARGEST)))
+        return self._share_of(images)
+
+    def _share_of(self, images: int) -> int:
         return max(self.preset.minimum, int(self.preset.ratio * images + 1e-9))
 
     def calibrate(self, patches_NHWC: Array) -> None:

@@ -30,8 +30,6 @@ FARTHEST = 1e35
 """No alarm level is looked for beyond it."""
 TRUSTED = 0.75
 """The share of the scores of pictures that nobody has looked at, the lowest, that is taken for those of normals."""
-ALLOWANCE = 0.25
-"""Deviations by which the highest scores may lie above where the others say: normals have a longer tail than that."""
 CONFIDENCE = 0.95
 """Of what is promised about false alarms."""
 
@@ -109,14 +107,14 @@ def without_defects(score_N: np.ndarray) -> Floats:
 
     >>> scores = np.append(np.exp(np.random.default_rng(0).normal(0, 0.1, 90)), np.full(10, 5.0))
     >>> round(float(without_defects(scores).max()), 2)
-    1.38
+    1.33
     """
     score_N = np.asarray(score_N, np.float64)
     if len(score_N) < 4:
         return score_N
     order_N = np.argsort(score_N, kind="stable")
     trusted, model = max(2, round(TRUSTED * len(score_N))), UsualScores.of(score_N)
-    highest_N = np.exp(model.mean + model.spread * (normal_quantiles(len(score_N)) + ALLOWANCE))
+    highest_N = np.exp(model.mean + model.spread * normal_quantiles(len(score_N)))
     ordered = score_N[order_N]
     ordered[trusted:] = np.minimum(ordered[trusted:], np.maximum(highest_N[trusted:], ordered[trusted - 1]))
     result_N = np.empty_like(ordered)

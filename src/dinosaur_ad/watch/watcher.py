@@ -59,15 +59,14 @@ MOST_OF_ONE = 60
 """Pictures of one proposal, and of the updates of one product, that are kept at the most."""
 AT_ONCE = 10
 """Clearly normal pictures that one update of a known product adds."""
-GROWN = 200
-"""From so many images on, a product is updated only when its good parts are seen to change; a bank of the preset fast is
-twice as large then as that of 100 images or fewer."""
+GROWN = 500
+"""From so many images on, a product is updated only when its good parts are seen to change."""
 CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
 ATTEMPTS = 4
 """How often a group is learned, each time without the suspects of the time before."""
-CHANGED = 100.0
-"""The evidence to one at which good parts count as changed."""
+CHANGED = 10.0
+"""The evidence to one at which good parts count as changed; an update too many does no harm."""
 FOLLOWING = 30
 """Pictures of a product for which it is followed, once its good parts were seen to change."""
 MOST_OPEN = 100
