@@ -59,7 +59,7 @@ MOST_OF_ONE = 60
 """Pictures of one proposal, and of the updates of one product, that are kept at the most."""
 AT_ONCE = 10
 """Clearly normal pictures that one update of a known product adds."""
-GROWN = 500
+GROWN = 200
 """From so many images on, a product is updated only when its good parts are seen to change."""
 CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
