@@ -8,7 +8,7 @@ the banks, and :mod:`dinosaur_ad.store` keeps them on disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
@@ -253,6 +253,7 @@ class Dinosaur:
         images: Images,
         *,
         held_out: Images | None = None,
+        doubtful: Sequence[str | Path] | None = None,
         position: str = AUTO,
         tiles: WantedTiles | None = None,
         replace: bool = False,
@@ -262,16 +263,26 @@ class Dinosaur:
         """Teach a new task from normal images. Nothing else changes, and nothing at all if it fails half way.
 
         ``held_out`` are more normal images, for the threshold alone; without them some of ``images`` are held out in
-        turn. ``position`` is how parts lie in their photos: "aligned", "moving" or "free"; "auto" finds it out (see
-        docs/start/camera.md). ``tiles``, as (columns, rows) or "auto", cuts large photos, so that small defects are
-        seen; the task keeps it, and its photos are all of one size and aligned. ``replace`` teaches a task of that name
-        anew. ``progress`` is called with the images done and, if known, in all.
+        turn. Given ``doubtful`` images of the same product, or an empty list of them, nobody has looked at any: odd
+        ones are sooner suspects, a few defects among them hardly raise the threshold, and the doubtful ones count for
+        it but are not learned. ``position`` is how parts lie in their photos: "aligned", "moving" or "free"; "auto"
+        finds it out (see docs/start/camera.md). ``tiles``, as (columns, rows) or "auto", cuts large photos, so that
+        small defects are seen; the task keeps it, and its photos are all of one size and aligned. ``replace`` teaches a
+        task of that name anew. ``progress`` is called with the images done and, if known, in all.
 
         :raises InputError: some images do not belong there (blank, of another task, unlike the others); ``force``
             learns them all the same.
         """
         return self._teacher.learn(
-            name, images, held_out, position=position, tiles=tiles, replace=replace, force=force, progress=progress
+            name,
+            images,
+            held_out,
+            position=position,
+            tiles=tiles,
+            replace=replace,
+            force=force,
+            progress=progress,
+            doubtful=doubtful,
         )
 
     def update(
@@ -279,6 +290,7 @@ class Dinosaur:
         name: str,
         images: Images,
         *,
+        doubtful: Sequence[str | Path] | None = None,
         position: str = AUTO,
         force: bool = False,
         progress: Progress | None = None,
@@ -286,13 +298,14 @@ class Dinosaur:
         """Add normal images to a task, for instance those it wrongly called anomalous, without the old ones.
 
         Images that the task has learned before are left out. Processes that update one task wait for each other.
-        ``position`` stays what it was; another one than the task's is refused.
+        ``position`` stays what it was; another one than the task's is refused. Given ``doubtful``, nobody has looked at
+        the images, as :meth:`learn` says, and the threshold follows the newest hundred pictures.
 
         :raises InputError: the images would make the task blind (blank, of another product, a threshold that rises
             far); ``force`` learns them all the same.
         """
         name = self._existing(name).name  # in Unicode's form NFC, as the store has it
-        return self._teacher.update(name, images, position=position, force=force, progress=progress)
+        return self._teacher.update(name, images, position=position, force=force, progress=progress, doubtful=doubtful)
 
     def recalibrate(
         self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None

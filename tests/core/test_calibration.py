@@ -24,6 +24,7 @@ from dinosaur_ad.core.calibration import (
     promised_rate,
     quantile_threshold,
     student_tail,
+    without_defects,
 )
 
 Floats = NDArray[np.float64]
@@ -236,3 +237,24 @@ def test_folds_hold_every_image_out_once(count: int, k: int, seed: int) -> None:
     assert max(sizes) - min(sizes) <= 1
     assert sorted(np.concatenate(parts).tolist()) == list(range(count))
     assert all(np.array_equal(*pair) for pair in zip(parts, folds(count, k, seed), strict=True))
+
+
+@given(SCORES | TIED_SCORES)
+def test_without_defects_no_score_rises_and_three_quarters_stay(scores: Floats) -> None:
+    found = without_defects(scores)
+    assert (found <= scores).all()
+    lowest = np.argsort(scores, kind="stable")[: round(0.75 * len(scores))]
+    np.testing.assert_array_equal(found[lowest], scores[lowest])
+    assert (np.diff(found[np.argsort(scores, kind="stable")]) >= 0).all()
+
+
+@pytest.mark.parametrize("count", [20, 100])
+@pytest.mark.parametrize("defects", [0.0, 0.05, 0.1])
+def test_without_defects_the_rate_is_nearly_what_was_asked_for(count: int, defects: float) -> None:
+    """As they are, the scores of a tenth of defects leave no false alarms at all."""
+    rng, rates = np.random.default_rng(0), []
+    for _ in range(100):
+        bad = round(defects * count)
+        scores = np.exp(np.append(rng.normal(0, 0.1, count - bad), rng.uniform(0, 0.8, bad)))
+        rates.append(np.mean(np.exp(rng.normal(0, 0.1, 1000)) > alarm_level(without_defects(scores), 0.025)))
+    assert 0.005 < np.mean(rates) < 0.05

@@ -1,4 +1,4 @@
-"""The benchmark of long streams: what its stream shows, and what it counts."""
+"""Long streams: the threshold stays, and what the benchmark of them shows and counts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import argparse
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from benchmarks import stream_scale
 from benchmarks.stream_scale import RARE, RARE_PICTURES, StreamTally, chart, passing_files, run, shown, table
+from watch_helpers import kinds, opened, write
+
+from detector_helpers import TINY_FAST, product
+from dinosaur_ad.watch import watcher
 
 
 def test_the_rare_product_comes_first_and_then_only_after_half_of_the_stream() -> None:
@@ -54,3 +59,24 @@ def test_a_run_stores_samples_and_prints_what_it_stored(tmp_path: Path, monkeypa
     assert result["events"]["proposed"] >= 1
     assert "60 pictures of 60 planned" in table(result)[-1]
     assert chart(result)[0].count("<path d=") == 4
+
+
+def test_hundreds_of_pictures_chosen_by_the_watch_do_not_lower_the_threshold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch learns what scores low. If the threshold came from these alone, it would sink with every update: to four
+    times the false alarms here, and on to nearly all good parts."""
+    monkeypatch.setattr(watcher, "GROWN", 10_000)
+    images = product(0, 620, seed=5)
+    events = list(opened(tmp_path / "store").watch(write(tmp_path / "pictures", images[:320]), adopt="auto"))
+    assert kinds(events)["updated"] >= 20
+    flagged = [each.verdict != "normal" for each in opened(tmp_path / "store").inspect(images[320:])]
+    assert np.mean(flagged) <= 2 * TINY_FAST.false_alarms
+
+
+def test_a_product_that_does_not_change_is_not_updated_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "GROWN", 50)
+    events = list(opened(tmp_path / "store").watch(write(tmp_path / "pictures", product(0, 300, seed=2)), adopt="auto"))
+    assert kinds(events)["updated"] == 3

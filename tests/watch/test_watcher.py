@@ -115,6 +115,29 @@ def test_known_products_grow_by_updates_that_undo_takes_back(tmp_path: Path) -> 
     assert detector.undo("plate") == "update"
 
 
+def test_a_product_that_cannot_be_judged_yet_grows_too(tmp_path: Path) -> None:
+    """Else it could never be: its threshold lies too high until it knows more pictures."""
+    detector = opened(tmp_path / "store")
+    detector.learn("plate", product(0, 20))
+    detector.set("plate", threshold=1000.0)
+    events = list(detector.watch(write(tmp_path / "pictures", product(0, 15, seed=3))))
+    assert {each.inspection.verdict for each in events if each.inspection} == {"not ready"}
+    assert kinds(events)["updated"] == 1
+
+
+def test_pictures_that_are_not_clearly_normal_count_but_are_not_learned(tmp_path: Path) -> None:
+    detector = opened(tmp_path / "store")
+    detector.learn("plate", product(0, 20))
+    images = product(0, 12, seed=3)
+    stream = [spoil(images[0]), *images]
+    events = list(detector.watch(write(tmp_path / "pictures", stream)))
+    (updated,) = [each for each in events if each.kind == "updated"]
+    assert not any(Path(path).stem == "0000" for path in updated.pictures)
+    record = detector.store.record("plate")
+    assert len(record.manifest["images"]) == 30
+    assert len(detector.store.arrays(record, "bank")["scores"]) > 30
+
+
 def test_what_cannot_be_read_is_an_event_and_the_rest_goes_on(tmp_path: Path) -> None:
     pictures = write(tmp_path / "pictures", product(0, 2))
     (pictures / "0000.png").write_bytes(b"no picture")

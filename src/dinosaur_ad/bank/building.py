@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from dinosaur_ad.bank.learning_block import COARSE_SHARE, Copies, LearningBlock
 from dinosaur_ad.bank.position import Position, is_free
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.core.arrays import Array, to_numpy
+from dinosaur_ad.core.calibration import TINY
 from dinosaur_ad.core.coreset import coreset_size
 from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, ExposureRange
 from dinosaur_ad.core.memory import Coreset, distances_to_others, unseen_parts
@@ -50,6 +51,11 @@ Floats = NDArray[np.float32]
 
 # Calibration images; more would not change the threshold noticeably, fewer would.
 CALIBRATION_IMAGES = 200
+LARGEST = 200
+"""Images up to which the bank of a product grows that learns from pictures nobody has looked at; later ones take the
+place of what others cover."""
+FOLLOWED = 100
+"""Scores that the threshold of a product comes from that learns from pictures nobody has looked at, the newest."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,22 @@ class _Contents:
     @property
     def members(self) -> Coreset:
         return self.candidates.first(self.layout.form.members)
+
+
+def _raised(shares: list[float], mean: float) -> list[float]:
+    """Shares that are at least ``mean`` on average (geometric), in proportion, and at most 1."""
+    if not shares:
+        return shares
+    factor = max(1.0, mean / float(np.exp(np.mean(np.log(np.maximum(shares, TINY))))))
+    return [min(1.0, factor * share) for share in shares]
+
+
+class _Unseen(NamedTuple):
+    """Images of a block by their rows, their distances to a memory without them, and whether their scores count."""
+
+    rows: NDArray[np.intp]
+    distances: Distances
+    counts: bool = True
 
 
 class BankBuilder:
@@ -137,6 +159,7 @@ class BankBuilder:
         builder.tiling, builder._budget_of_tile = read_tiling(record), False
         maps, anywhere = read_calibration_maps(store, record, preset), is_free(builder.position)
         builder.calibration = Calibration.stored(preset, bank, maps, builder._zone, builder.tiles, anywhere=anywhere)
+        builder.calibration.unlabelled = bool(record.manifest.get("calibration", {}).get("unlabelled"))
         builder.control_scores, builder.control_levels = bank["foreign"], bank["foreign_levels"]
         height, width = packed.values_HWMK.shape[:2]
         count, rotated = len(builder.images), packed.basis_CK is not None
@@ -220,6 +243,10 @@ class BankBuilder:
             )
         return Frame(height * width + COARSE_SHARE * coarse, channels, images, scores, prototype, maps, beside)
 
+    def follow(self) -> None:
+        """Say that nobody has looked at the images: some may be defects, and how the product looks may change."""
+        self.calibration.follow(FOLLOWED)
+
     # --- adding images ---
 
     def see_light(self, features: ImageFeatures) -> None:
@@ -263,15 +290,22 @@ class BankBuilder:
         self.seconds["memory"] += time.perf_counter() - started
 
         started = time.perf_counter()
+        unseen = self._unseen_scores(block, known, known_coarse)
         if old is not None:
-            self._recalibrate(old, self._contents, first)
-        self._calibrate_block(block, known, known_coarse)
+            self._rescale_earlier(old, self._contents, first, block, unseen)
+        for scored in unseen:
+            self.calibration.take(scored.distances, (scored.rows + first).tolist(), counts=scored.counts)
         self.seconds["calibrate"] += time.perf_counter() - started
 
     def _wanted(self, images: int) -> int:
         """The members a location of a task of so many images should have; few where all locations share them."""
         if is_free(self.position):
             return self.preset.minimum
+        if self.calibration.unlabelled:  # what follows a stream may not grow for ever
+            return max(self.members, self._share_of(min(images, LARGEST)))
+        return self._share_of(images)
+
+    def _share_of(self, images: int) -> int:
         return max(self.preset.minimum, int(self.preset.ratio * images + 1e-9))
 
     def calibrate(self, patches_NHWC: Array) -> None:
@@ -280,7 +314,8 @@ class BankBuilder:
         contents = self._built
         own = contents.layout.own(patches_NHWC)
         coarse = windows(own) if contents.coarse else None
-        self._take(own, coarse, contents.members, contents.coarse, [-1] * patches_NHWC.shape[0])
+        distances = self._distances(own, coarse, contents.members, contents.coarse)
+        self.calibration.take(distances, [-1] * patches_NHWC.shape[0])
 
     def recalibrate(self, patches_NHWC: Array) -> None:
         """Take the threshold, and what is usual for each reading, from other normal images; the memory stays."""
@@ -299,32 +334,39 @@ class BankBuilder:
         self.control_scores = read_images(distances, self.preset, scale, self._zone, self.tiles).score_N
         self.control_levels = levels(distances, self._zone if scale else None)
 
-    def _calibrate_block(self, block: LearningBlock, known: Coreset | None, known_coarse: Coreset | None) -> None:
-        """Score the images of a block that was just added."""
+    def _unseen_scores(
+        self, block: LearningBlock, known: Coreset | None, known_coarse: Coreset | None
+    ) -> list[_Unseen]:
+        """The distances of images of a block that was just added to a memory that has not seen them."""
         total, count = len(self.images), block.images
         if self._kind == "in-sample":
             self._fit(len(self.calibration) + count)
             contents = self._built
-            images = list(range(block.first, block.first + count))
-            self._take(*block.own(), contents.members, contents.coarse, images)
-        elif total > 1 and (self._kind == "unseen" or len(self.preset.readings) > 1):
-            # Where other images give the threshold, these still say what is usual for each reading.
-            counts = self._kind == "unseen"
+            distances = self._distances(*block.own(), contents.members, contents.coarse)
+            return [_Unseen(np.arange(count), distances)]
+        scored = []
+        if total > 1 and (self._kind == "unseen" or len(self.preset.readings) > 1):
             # A fifth less hardly thins a large memory; a small one needs nearly all its images to be itself.
             parts = min(20, max(5, 2000 // total))
             split = list(unseen_parts(count, at_least=CALIBRATION_IMAGES, parts=parts, seed=self._seed))
             rests = [rest for _, rest in split]
             memories = block.remembered_parts(self.members, known, known_coarse, self._seed, rests)
             for (held_out, _), (members, coarse) in zip(split, memories, strict=True):
-                images = (held_out + block.first).tolist()
-                self._take(*block.own(held_out), members, coarse, images, counts=counts)
+                distances = self._distances(*block.own(held_out), members, coarse)
+                # Where other images give the threshold, these still say what is usual for each reading.
+                scored.append(_Unseen(held_out, distances, counts=self._kind == "unseen"))
+        return scored
 
-    def _recalibrate(self, old: _Contents, new: _Contents, images: int) -> None:
+    def _rescale_earlier(
+        self, old: _Contents, new: _Contents, images: int, block: LearningBlock, unseen: list[_Unseen]
+    ) -> None:
         """Scale the scores of earlier images to what they would be with the bank of now.
 
-        Those images are gone, but their patches that were members are not: the score of an image falls by the same
-        share as the distances of its patches to the members of other images. Where no patch of an image is left, or it
-        is unknown which image a score belongs to, the median share is taken.
+        Those images are gone. What is left of them are patches that were members; their distances to the members of
+        other images say which images fall by more than others, but by a little too much, because what was picked is
+        what lay far from the rest. After many small updates that is a lot. So where nobody looks at the images, the
+        shares are raised to what images gain on average: by how much those that were just added, which are all there,
+        score lower than with the bank of before.
         """
         narrower = new.layout.form.channels < old.layout.form.channels
         if self._kind == "in-sample" and not narrower:
@@ -333,7 +375,27 @@ class BankBuilder:
         coarse = shares
         if old.coarse is not None and new.coarse is not None:
             coarse = self._shares(old, new, old.coarse, new.coarse, images)
+        if unseen and not narrower and self.calibration.unlabelled:
+            gains = self._gain(new.layout, old, block, unseen)
+            shares, coarse = (_raised(each, gain) for each, gain in zip((shares, coarse), gains, strict=True))
         self.calibration.rescale(shares, coarse)
+
+    def _gain(self, layout: Layout, old: _Contents, block: LearningBlock, unseen: list[_Unseen]) -> tuple[float, float]:
+        """The mean share, of patches and of windows, to which the scores of images of a block fall: what they are with
+        the bank of now, without themselves, over what they were with that of before."""
+        ratios: tuple[list[float], list[float]] = [], []
+        known, known_coarse = layout.narrowed(old.members), layout.narrowed(old.coarse) if old.coarse else None
+        for scored in unseen:
+            before = self._distances(*block.own(scored.rows), known, known_coarse)
+            pairs = ((scored.distances.point_NHW, before.point_NHW), (scored.distances.coarse_Nhw, before.coarse_Nhw))
+            for found, (is_NHW, was_NHW) in zip(ratios, pairs, strict=True):
+                if is_NHW is not None and was_NHW is not None:
+                    is_N, was_N = (to_numpy(pool(each, self.preset.top / self.tiles)) for each in (is_NHW, was_NHW))
+                    positive_N = (is_N > 0) & (was_N > 0)  # an image that is there twice says nothing
+                    found += (is_N[positive_N] / was_N[positive_N]).tolist()
+        # Most images gain nothing from few others, and some much, so that the median would say that there is no gain.
+        point, coarse = (min(1.0, float(np.exp(np.mean(np.log(found))))) if found else 0.0 for found in ratios)
+        return point, coarse
 
     def _shares(self, old: _Contents, new: _Contents, before: Coreset, after: Coreset, images: int) -> list[float]:
         """By which share the distances of each calibration image fall."""
@@ -352,17 +414,10 @@ class BankBuilder:
         usual = float(np.median(share_N[known_N])) if known_N.any() else 1.0
         return [float(share_N[n]) if n >= 0 and known_N[n] else usual for n in self.calibration.scored]
 
-    def _take(
-        self,
-        own_NHWC: Array,
-        windows_NhwC: Array | None,
-        members: Coreset,
-        coarse: Coreset | None,
-        images: list[int],
-        *,
-        counts: bool = True,
-    ) -> None:
-        """Score normal images with candidates."""
+    def _distances(
+        self, own_NHWC: Array, windows_NhwC: Array | None, members: Coreset, coarse: Coreset | None
+    ) -> Distances:
+        """Of normal images to candidates."""
         layout = self._built.layout
         # Not rounded to float16, which changes no score by more than a part in ten thousand.
         exact = layout.form.precision != "int8"
@@ -375,7 +430,7 @@ class BankBuilder:
             packed = PackedVectors(coarse.vectors_HWMC) if exact else layout.packed_coarse(coarse.vectors_HWMC)
             windows_NhwK = windows_NhwC if layout.projected or exact else layout.along_basis(windows_NhwC)
             coarse_Nhw = packed.projected_distances(windows_NhwK, ANYWHERE if free else COARSE_RADIUS)
-        self.calibration.take(Distances(point_NHW, coarse_Nhw), images, counts=counts)
+        return Distances(point_NHW, coarse_Nhw)
 
     # --- the form of the bank ---
 
@@ -458,7 +513,8 @@ class BankBuilder:
                 "kind": self._kind,
                 "scores": len(self.calibration.scored_images),
                 "cautious": self._kind != "in-sample",
-            },
+            }
+            | ({"unlabelled": True} if self.calibration.unlabelled else {}),
             "preset": self.preset.name,
         } | self._known()
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank import levels, read_images
 from dinosaur_ad.core.arrays import to_numpy
+from dinosaur_ad.core.calibration import without_defects
 from dinosaur_ad.core.readings import Distances, ReadingScale, reading_scale
 from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.presets import Preset
@@ -25,7 +26,8 @@ class Calibration:
     Where the preset has one reading, a score is all that is kept of an image. With several, what is usual for each
     depends on all images, so their distances are kept (``maps``), in float16; images that do not count say what is
     usual, and give no score. All of it is computed anew for another ``zone``; with one reading it stays that of the
-    whole image. ``tiles`` is of how many each image consists. ``anywhere``: places do not count.
+    whole image. ``tiles`` is of how many each image consists. ``anywhere``: places do not count. ``unlabelled``:
+    some of the images may be defects, so that the highest scores count as what the others say of them.
     """
 
     def __init__(self, preset: Preset, zone: Zone | None = None, tiles: int = 1, *, anywhere: bool = False) -> None:
@@ -33,6 +35,7 @@ class Calibration:
         self._zone = zone
         self._tiles = tiles
         self.anywhere = anywhere
+        self.unlabelled = False
         self._preset = preset
         self._scores: list[float] = []
         self._levels: list[float] = []
@@ -83,6 +86,12 @@ class Calibration:
         self.scored += images
         self._derived = None
 
+    def follow(self, newest: int) -> None:
+        """From now on, the images are such that nobody has looked at; only so many of them are kept, the newest."""
+        self.unlabelled, self._derived = True, None
+        for rows in (self.scored, self._scores, self._levels, self._point, self._coarse, self._counts):
+            del rows[: max(0, len(rows) - newest)]
+
     def rescale(self, point: Sequence[float], coarse: Sequence[float]) -> None:
         """Multiply the distances of each image, of patches and of windows, by a share."""
         if self._fused:
@@ -102,6 +111,12 @@ class Calibration:
     @property
     def scores(self) -> Floats:
         """The scores ``(n,)``."""
+        score_n = self.measured_scores
+        return np.asarray(without_defects(score_n), np.float32) if self.unlabelled else score_n
+
+    @property
+    def measured_scores(self) -> Floats:
+        """The scores ``(n,)`` as they were measured, also where some may be those of defects."""
         return self._derive()[1] if self._fused else np.asarray(self._scores, np.float32)
 
     @property

@@ -6,6 +6,7 @@ limits are in :mod:`dinosaur_ad.core.outliers`.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from dinosaur_ad.bank.building import BankBuilder
 from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
 from dinosaur_ad.bank.verdict import why_not_ready
 from dinosaur_ad.core import outliers
+from dinosaur_ad.core.calibration import UsualScores
 from dinosaur_ad.core.routing import prototype_distances
 from dinosaur_ad.errors import DinosaurError, TeachingRefusedError
 from dinosaur_ad.images.stream import batched
@@ -254,12 +256,16 @@ class TeachingGuard:
 
     def _find_high_scores(self, builder: BankBuilder) -> None:
         """Find images of a learn that the bank of the others scores far higher than the rest."""
-        scores = builder.calibration.scores
+        scores = builder.calibration.measured_scores
         if self._own or len(scores) < outliers.FEWEST_IMAGES:
             return
         usual = float(np.median(scores))
+        most = outliers.SCORE_RATIO * usual
+        if builder.calibration.unlabelled:
+            model = UsualScores.of(scores)
+            most = min(most, math.exp(model.mean + outliers.DEVIATIONS * model.spread))
         for image, score in zip(builder.calibration.scored_images, scores.tolist(), strict=True):
-            if image >= 0 and score > outliers.SCORE_RATIO * usual > 0:
+            if image >= 0 and score > most > 0:
                 name, ratio = builder.images[image], score / usual
                 reason = f"scores {ratio:.1f} times the median of the others"
                 self._doubtful[name] = Suspect(name, reason, round(ratio, 3))

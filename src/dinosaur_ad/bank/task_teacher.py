@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dinosaur_ad.bank.bank import task_sensitivity
@@ -83,6 +84,7 @@ class TaskTeacher:
         replace: bool,
         force: bool,
         progress: Progress | None,
+        doubtful: Sequence[str | Path] | None = None,
     ) -> Learned:
         """Learn a new task, or with ``replace`` one of that name anew."""
         name, position = check_task_name(name), check_position(position, self._preset)
@@ -106,9 +108,19 @@ class TaskTeacher:
             held_out=held_out,
             position=position,
             tiles=tiles,
+            doubtful=doubtful,
         )
 
-    def update(self, name: str, images: Images, *, position: str, force: bool, progress: Progress | None) -> Learned:
+    def update(
+        self,
+        name: str,
+        images: Images,
+        *,
+        position: str,
+        force: bool,
+        progress: Progress | None,
+        doubtful: Sequence[str | Path] | None = None,
+    ) -> Learned:
         """Add images to a task."""
         check_position(position, self._preset)
 
@@ -117,7 +129,7 @@ class TaskTeacher:
             refuse_another(name, position, Position.of(record))
             return self._reopened(record), record
 
-        return self._teach(name, images, begin, "update", progress, replaces=True, force=force)
+        return self._teach(name, images, begin, "update", progress, replaces=True, force=force, doubtful=doubtful)
 
     def recalibrate(self, name: str, images: Images, *, force: bool, progress: Progress | None) -> Learned:
         """Take the threshold of a task from new images."""
@@ -185,6 +197,7 @@ class TaskTeacher:
         held_out: Images | None = None,
         position: str = AUTO,
         tiles: WantedTiles | None = None,
+        doubtful: Sequence[str | Path] | None = None,
     ) -> Learned:
         """Learn or update."""
         base_builder, _ = begin()  # raises what is wrong before anything is encoded
@@ -196,7 +209,7 @@ class TaskTeacher:
             builder, base = begin()
             guard = self._guard(name, base)
             early = base is None and held_out is None and training.copies >= EARLY_COPIES
-            added = training.add_to(builder, held_out, guard, with_copies=not early)
+            added = training.add_to(builder, held_out, guard, with_copies=not early, doubtful=doubtful)
             suspects = guard.check(builder, force=force) if guard else ()
             started = time.perf_counter()
             if added:
@@ -204,14 +217,14 @@ class TaskTeacher:
             record, stored_in = self._store.record(name), time.perf_counter() - started
             seconds = dict(builder.seconds)
             if early:
-                builder, record = self._with_copies(record, training, begin)
+                builder, record = self._with_copies(record, training, begin, doubtful)
                 seconds = {step: spent + builder.seconds[step] for step, spent in seconds.items()}
             missed = self._place.missed(name) if added else ()
         seconds |= training.seconds | {"store": stored_in}
         return self._learned(record, builder, training, added, seconds, guard, suspects, missed)
 
     def _with_copies(
-        self, record: TaskRecord, training: TrainingImages, begin: Begin
+        self, record: TaskRecord, training: TrainingImages, begin: Begin, doubtful: Sequence[str | Path] | None
     ) -> tuple[BankBuilder, TaskRecord]:
         """Learn moved copies of the images of a task that was just learned without them."""
         if waiting := self._place.waiting():
@@ -220,7 +233,7 @@ class TaskTeacher:
                 "which make it sharper and allow for small movement."
             )
         builder, _ = begin()
-        training.add_to(builder, None)
+        training.add_to(builder, None, doubtful=doubtful)
         self._write(record.name, builder, record.id, "copies", training.copies, replaces=True)
         return builder, self._store.record(record.name)
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -141,11 +142,12 @@ class TrainingImages:
         guard: TeachingGuard | None = None,
         *,
         with_copies: bool = True,
+        doubtful: Sequence[str | Path] | None = None,
     ) -> int:
         """Build the bank and its threshold, which comes from ``held_out`` if given; returns how many images were new.
 
         The ``guard`` sees every block of new images before it is added. ``with_copies`` also learns moved copies of
-        them.
+        them. With ``doubtful``, nobody has looked at the images, and these others count for the threshold alone.
 
         :raises InputError: there are too few images for a threshold.
         """
@@ -153,6 +155,8 @@ class TrainingImages:
         builder.exposure, builder.image_size = self.exposure, self.image_size
         builder.cut_into(self.tiling)
         builder.lie(self.position, self.reference)
+        if doubtful is not None:
+            builder.follow()
         more = chain([] if self._second is None else [self._second], self._blocks)
         for block in chain([self._first], map(self._encoded, more)):
             rows = self._new_rows(block, set(builder.digests))
@@ -161,6 +165,8 @@ class TrainingImages:
                 if guard:
                     guard.look_at(features)
                 builder.add(features, self._copies([block.images[n] for n in rows]) if with_copies else None)
+        if doubtful is not None:
+            self._count_doubtful(builder, doubtful)
         if held_out is not None:
             self._calibrate(builder, held_out, guard)
         elif len(builder.images) < 2:
@@ -209,6 +215,17 @@ class TrainingImages:
         digests = block.features.digests
         self.duplicates += [image.name for image in block.images if image.digest in known]
         return np.asarray([n for n, each in enumerate(digests) if each not in known], np.intp)
+
+    def _count_doubtful(self, builder: BankBuilder, doubtful: Sequence[str | Path]) -> None:
+        """Let images that are not learned count among the scores that the threshold comes from: without them, these
+        would be scores of the most normal images alone."""
+        if doubtful:
+            _, prepared = self._features.prepare(doubtful, self.rejected, self.seconds, self.tiling)
+            unseen = registered_images(list(without_duplicates(prepared, set(builder.digests), [])), self.reference)
+            features = self._features.learnable(unseen, self.exposure, self.rejected, self.seconds, lambda done: None)
+            if features.names:
+                builder.calibrate(features.patches_NHWC)
+        builder.follow()
 
     def _calibrate(self, builder: BankBuilder, held_out: Images, guard: TeachingGuard | None) -> None:
         """Take the threshold from held-out images that are not among those learned."""

@@ -13,6 +13,8 @@ distance zero from themselves.
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,8 @@ TWIN_SHARE = 0.25
 TINY = float(np.finfo(np.float32).tiny)
 FARTHEST = 1e35
 """No alarm level is looked for beyond it."""
+TRUSTED = 0.75
+"""The share of the scores of pictures that nobody has looked at, the lowest, that is taken for those of normals."""
 CONFIDENCE = 0.95
 """Of what is promised about false alarms."""
 
@@ -64,6 +68,58 @@ def conformal_p_values(score_N: np.ndarray, calibration: np.ndarray) -> Floats:
     ordered = np.sort(np.asarray(calibration, np.float64))
     at_least_N = len(ordered) - np.searchsorted(ordered, np.asarray(score_N, np.float64), side="left")
     return np.asarray((1 + at_least_N) / (len(ordered) + 1))
+
+
+class UsualScores(NamedTuple):
+    """The normal model of log scores of which some may be those of defects: its mean and its deviation."""
+
+    mean: float
+    spread: float
+
+    @classmethod
+    def of(cls, score_N: np.ndarray) -> UsualScores:
+        """The line through the lowest three quarters of the log scores against the quantiles of a normal distribution.
+
+        Up to a quarter of defects hardly move it, because they score high.
+
+        >>> model = UsualScores.of(np.append(np.exp(np.random.default_rng(0).normal(0, 0.1, 90)), np.full(10, 5.0)))
+        >>> round(model.mean, 2), round(model.spread, 2)
+        (0.02, 0.12)
+        """
+        logs = np.sort(log_scores(score_N, np.asarray([np.median(score_N)])))
+        trusted = max(2, round(TRUSTED * len(logs)))
+        place_K = normal_quantiles(len(logs))[:trusted]
+        from_middle_K = place_K - place_K.mean()
+        slope = float(from_middle_K @ logs[:trusted] / (from_middle_K @ from_middle_K))
+        weight = trusted + LOG_SPREAD_WEIGHT
+        spread = math.sqrt((trusted * slope**2 + LOG_SPREAD_WEIGHT * LOG_SPREAD**2) / weight)
+        return cls(float(logs[:trusted].mean() - spread * place_K.mean()), spread)
+
+
+def normal_quantiles(count: int) -> Floats:
+    """Where the values of so many draws of the standard normal distribution lie, in order."""
+    return np.asarray([NormalDist().inv_cdf((n + 0.5) / count) for n in range(count)])
+
+
+def without_defects(score_N: np.ndarray) -> Floats:
+    """Scores of pictures that nobody has looked at, as normals alone would score: the highest quarter is lowered to
+    where the others say that it lies.
+
+    >>> scores = np.append(np.exp(np.random.default_rng(0).normal(0, 0.1, 90)), np.full(10, 5.0))
+    >>> round(float(without_defects(scores).max()), 2)
+    1.33
+    """
+    score_N = np.asarray(score_N, np.float64)
+    if len(score_N) < 4:
+        return score_N
+    order_N = np.argsort(score_N, kind="stable")
+    trusted, model = max(2, round(TRUSTED * len(score_N))), UsualScores.of(score_N)
+    highest_N = np.exp(model.mean + model.spread * normal_quantiles(len(score_N)))
+    ordered = score_N[order_N]
+    ordered[trusted:] = np.minimum(ordered[trusted:], np.maximum(highest_N[trusted:], ordered[trusted - 1]))
+    result_N = np.empty_like(ordered)
+    result_N[order_N] = ordered
+    return result_N
 
 
 def p_values(score_N: np.ndarray, calibration: np.ndarray) -> np.ndarray:

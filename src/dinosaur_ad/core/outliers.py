@@ -21,6 +21,8 @@ PHOTO_SHARE = 0.75
 """Share of black and white pixels up to which an image is certainly a photo."""
 SCORE_RATIO = 2.0
 """A calibration score that many times the median is suspicious; clean sets reach 1.7."""
+DEVIATIONS = 3.0
+"""Among pictures that nobody has looked at, a score so many deviations of the others above their mean is suspicious."""
 FLAGGED_RATIO = 1.5
 """A score that many times the threshold is suspicious; normal images reach 1.3."""
 

@@ -126,19 +126,22 @@ class Tray:
         proposal: int | None = None,
         task: str | None = None,
         origin: str = "",
+        doubtful: bool = False,
     ) -> None:
-        """Keep a copy of a picture; ``origin`` says where it came from if that is not ``path``."""
+        """Keep a copy of a picture; ``origin`` says where it came from if that is not ``path``. One that waits for an
+        update of a task may be ``doubtful``: it is not learned, but counts for the threshold."""
         content = path.read_bytes()
         file = hashlib.sha256(content).hexdigest()[:32] + path.suffix.lower()
         if not (self.folder / PICTURES / file).exists():
             write_atomic(self.folder / PICTURES / file, content)
         self._rows(
-            "INSERT INTO kept (origin, file, descriptor, proposal, task) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO kept (origin, file, descriptor, proposal, task, suspect) VALUES (?, ?, ?, ?, ?, ?)",
             origin or str(path),
             file,
             np.asarray(descriptor_C, np.float32).tobytes(),
             proposal,
             task,
+            doubtful,
         )
 
     def loose(self) -> list[KeptPicture]:
@@ -158,9 +161,11 @@ class Tray:
         return self._kept("task = ?", task)
 
     def waiting_tasks(self, least: int) -> list[str]:
-        """The tasks for which at least so many pictures wait."""
+        """The tasks for which at least so many pictures wait that are not doubtful."""
         rows = self._rows(
-            "SELECT task FROM kept WHERE task IS NOT NULL GROUP BY task HAVING count(*) >= ? ORDER BY task", least
+            "SELECT task FROM kept WHERE task IS NOT NULL AND NOT suspect GROUP BY task HAVING count(*) >= ? "
+            "ORDER BY task",
+            least,
         )
         return [task for (task,) in rows]
 

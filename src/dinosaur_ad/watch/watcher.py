@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank_files import read_bank
 from dinosaur_ad.bank.image_features import Progress, control_images
-from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL
+from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL, NOT_READY
 from dinosaur_ad.bank.verdict import UNKNOWN as UNKNOWN_VERDICT
 from dinosaur_ad.core import outliers
 from dinosaur_ad.core.calibration import conformal_p_values
@@ -59,13 +59,16 @@ MOST_OF_ONE = 60
 """Pictures of one proposal, and of the updates of one product, that are kept at the most."""
 AT_ONCE = 10
 """Clearly normal pictures that one update of a known product adds."""
-GROWN = 100
-"""From so many images on, a product is updated only when its good parts are seen to change; up to there, a bank of the
-preset fast keeps the same size."""
+GROWN = 200
+"""From so many images on, a product is updated only when its good parts are seen to change."""
 CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
-CHANGED = 100.0
-"""The evidence to one at which good parts count as changed."""
+ATTEMPTS = 4
+"""How often a group is learned, each time without the suspects of the time before."""
+CHANGED = 10.0
+"""The evidence to one at which good parts count as changed; an update too many does no harm."""
+FOLLOWING = 30
+"""Pictures of a product for which it is followed, once its good parts were seen to change."""
 MOST_OPEN = 100
 """Proposals that may be open until no more are made."""
 
@@ -92,8 +95,20 @@ class Inspector(Merger, Protocol):
     def stream(self, images: Sequence[Path]) -> Iterator[Inspection | Rejected]:
         """Inspect images in order."""
 
-    def update(self, name: str, images: Sequence[Path]) -> Learned:
-        """Add normal images to a task."""
+    def learn(
+        self,
+        name: str,
+        images: Sequence[Path],
+        *,
+        doubtful: Sequence[Path] | None = None,
+        replace: bool = False,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> Learned:
+        """Teach a task from images that nobody has looked at, if ``doubtful`` others are given, or none of them."""
+
+    def update(self, name: str, images: Sequence[Path], *, doubtful: Sequence[Path] | None = None) -> Learned:
+        """Add such images to a task."""
 
 
 class Watcher:
@@ -124,6 +139,7 @@ class Watcher:
         self._controls_KC = np.empty((0, 0), np.float32)
         self._searched = 0  # the newest picture of the tray when it was last searched for a product
         self._watches: dict[str, tuple[str, Watch, Floats]] = {}  # by task: version, state, calibration scores
+        self._following: dict[str, int] = {}  # by task: pictures that are still followed
         self._tried: set[tuple[int, ...]] = set()  # groups that could not be learned as they are
 
     def events(self, images: str | Path | Iterable[str | Path]) -> Iterator[WatchEvent]:
@@ -298,14 +314,20 @@ class Watcher:
     # --- known products ---
 
     def _known(self, path: Path, key: bytes, pixels: NDArray[np.uint8], result: Inspection) -> Iterator[WatchEvent]:
-        """A picture of a known product; if it is clearly normal, it may become part of an update."""
+        """A picture of a known product; if it is clearly normal, it may become part of an update.
+
+        What enters the memory is chosen by its score. What the threshold comes from must not be, or each update would
+        lower it: so the others wait for the update too, and count as doubtful.
+        """
         task, tray = result.task, self._tray
         event = WatchEvent(INSPECTED, result.reason, str(path), task, inspection=result)
-        clearly = result.verdict == NORMAL and result.p_value >= CLEARLY_NORMAL * result.false_alarms
-        changed = self._good_parts_changed(result)
+        # One that cannot be judged yet, because its threshold is too high, may become ready by more pictures.
+        judged = result.verdict in (NORMAL, ANOMALOUS, NOT_READY)
+        clearly = result.verdict != ANOMALOUS and result.p_value >= CLEARLY_NORMAL * result.false_alarms
+        followed = judged and (self._is_followed(result) or self._images_of(task) < GROWN)
         with tray.change():
-            if clearly and (changed or self._images_of(task) < GROWN):
-                tray.keep(path, self._describe(pixels[None])[0], task=task)
+            if followed and (clearly or sum(each.suspect for each in tray.candidates(task)) < AT_ONCE):
+                tray.keep(path, self._describe(pixels[None])[0], task=task, doubtful=not clearly)
             if result.verdict == NORMAL:
                 note_passed(tray, task, str(path), lambda: self._describe(pixels[None])[0])
             self._note(key, [event])
@@ -320,11 +342,17 @@ class Watcher:
     def _images_of(self, task: str) -> int:
         return len(self._detector.store.record(task).manifest["images"])
 
+    def _is_followed(self, result: Inspection) -> bool:
+        """Whether the good parts of a product were seen to change among the last pictures of it."""
+        if self._good_parts_changed(result):
+            self._following[result.task] = FOLLOWING
+        left = self._following.get(result.task, 0)
+        self._following[result.task] = max(0, left - 1)
+        return left > 0
+
     def _good_parts_changed(self, result: Inspection) -> bool:
         """Whether the parts of a product that pass score higher than those it learned (core.drift), since this watch
         began or the product changed."""
-        if result.verdict not in (NORMAL, ANOMALOUS):
-            return False
         record = self._detector.store.record(result.task)
         version, state, scores = self._watches.get(result.task, ("", begin_watch(1), np.empty(0, np.float32)))
         if version != record.id:
@@ -338,19 +366,21 @@ class Watcher:
     def _update(self, task: str, waiting: list[KeptPicture]) -> WatchEvent:
         """Add clearly normal pictures to a product. Killed in between, the same update is made again: pictures that it
         knows are learned once."""
-        pictures = tuple(each.origin for each in waiting)
+        clear = [each for each in waiting if not each.suspect]
+        pictures = tuple(each.origin for each in clear)
         grown = self._images_of(task) >= GROWN
         why = "its good parts look different from those learned" if grown else f"it knows fewer than {GROWN} yet"
         try:
-            learned = self._detector.update(task, [each.file for each in waiting])
+            doubtful = [each.file for each in waiting if each.suspect]
+            learned = self._detector.update(task, [each.file for each in clear], doubtful=doubtful)
         except InputError as error:
             event = WatchEvent(REFUSED, str(error), task=task, pictures=pictures)
         else:
-            reason = f"{len(waiting)} clearly normal pictures were added, because {why}; undo takes it back"
+            reason = f"{len(clear)} clearly normal pictures were added, because {why}; undo takes it back"
             event = WatchEvent(UPDATED, reason, task=task, pictures=pictures, promised_rate=learned.promised_rate)
         with self._tray.change():
             if event.kind == UPDATED:
-                self._tray.keep_added(task, waiting, MOST_OF_ONE)
+                self._tray.keep_added(task, clear, MOST_OF_ONE)
             self._tray.drop(waiting)
             self._tray.record(event.to_json())
         self._tray.tidy()
@@ -460,13 +490,14 @@ def learn_without_suspects(
     progress: Progress | None = None,
 ) -> TriedProduct:
     """Learn pictures but those that the guard refuses or finds suspicious; at least half of them must be left."""
-    suspects, last = dict(suspects), None
-    for _ in range(4):
+    suspects = dict(suspects)
+    for attempt in range(ATTEMPTS):
         kept = {str(each.file.absolute()): each.id for each in pictures if each.id not in suspects}
         if 2 * len(kept) < len(pictures) or len(kept) < outliers.FEWEST_IMAGES:
             break
+        doubtful = [each.file for each in pictures if each.id in suspects and each.file.is_file()]
         try:
-            last = detector.learn(name, [Path(file) for file in kept], progress=progress)
+            last = detector.learn(name, [Path(file) for file in kept], doubtful=doubtful, progress=progress)
         except TeachingRefusedError as error:
             suspects |= {kept[path]: ("does not belong there", 0.0) for path in error.paths if path in kept}
             if not error.paths:
@@ -475,7 +506,7 @@ def learn_without_suspects(
         except InputError:
             break
         odd = {kept[each.path]: (each.reason, each.score) for each in last.suspects if each.path in kept}
-        if not odd:
+        if not odd or attempt == ATTEMPTS - 1:
             return TriedProduct(last, suspects)
         suspects |= odd
         detector.forget(name)
@@ -484,11 +515,13 @@ def learn_without_suspects(
 
 def adopt(detector: Inspector, tray: Tray, proposal: StoredProposal, progress: Progress | None = None) -> WatchEvent:
     """Learn a proposal under the name that was chosen for it."""
-    pictures = [each for each in tray.pictures_of(proposal.id) if not each.suspect]
+    found = tray.pictures_of(proposal.id)
+    pictures = [each for each in found if not each.suspect]
     name, origins = proposal.task, tuple(each.origin for each in pictures)
     learned: Learned | None = None
     if name not in detector.store:
-        tried = learn_without_suspects(detector, name, pictures, {}, progress)
+        suspects = {each.id: ("a suspect of the proposal", 0.0) for each in found if each.suspect}
+        tried = learn_without_suspects(detector, name, found, suspects, progress)
         if tried.learned is None:
             reason = (
                 f"proposal {proposal.id} could not be learned as '{printable(name)}': too many of its pictures do not "
