@@ -11,6 +11,7 @@ from report_factory import cell
 from dinosaur_ad.bench.report import tables
 from dinosaur_ad.bench.report.row_groups import group_cells, short_names
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.methods import get_method
 
 
 def test_groups_come_in_the_papers_order() -> None:
@@ -74,3 +75,20 @@ def test_nan_scores_do_not_make_a_cell_differ_from_itself() -> None:
 def test_short_names_stay_unique() -> None:
     names = ["wood-1", "wood-2", "wood"]
     assert len(set(short_names(names))) == 3
+
+
+def test_a_setting_that_older_results_lack_does_not_part_them_from_newer_ones() -> None:
+    """A field says what results from before it were made with; only another value than that is another setup."""
+    settings = get_method("patchcore:vit").config.identity()
+    older = {key: value for key, value in settings.items() if key not in ("average", "compress", "image_share")}
+    (group,) = group_cells(
+        [cell("patchcore:vit", seed=0, settings=older), cell("patchcore:vit", seed=1, settings=settings)]
+    )
+    assert group.seeds == (0, 1)
+    with pytest.raises(InputError, match="average"):
+        group_cells(
+            [
+                cell("patchcore:vit", seed=0, settings=older),
+                cell("patchcore:vit", seed=1, settings=settings | {"average": 1}),
+            ]
+        )
