@@ -152,7 +152,7 @@ def _listed(rows: dict[str, Any]) -> str:
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
 
 
-VISITED = {"pages": "with 20 open pages", "strangers": "with 500 requests a second of a stranger"}
+VISITED = {"pages": "with 20 open pages", "strangers": "with a stranger who asks up to 500 times a second"}
 TABLES: dict[str, Callable[[Facts], str]] = {
     "kills": _kills,
     "soak-small": _soak,
