@@ -171,7 +171,7 @@ def test_regions_below_the_smallest_area_do_not_count(
     detector: Dinosaur, bad: NDArray[np.uint8], speck: NDArray[np.uint8]
 ) -> None:
     found = detector.inspect(speck)
-    assert [round(region.area / PATCH) for region in found.regions] == [5]
+    assert [round(region.area / PATCH) for region in found.regions] == [9]
     detector.set("plate", smallest_area=12 * PATCH)
     rest = detector.inspect(speck)
     assert (rest.verdict, rest.regions) == ("normal", ())

@@ -67,8 +67,6 @@ BANK: dict[str, Callable[[Arrays], Any]] = {
     "means of readings NaN": _one("reading_mean", np.nan),
     "deviations of zero": _fill("reading_spread", 0),
     "too few readings": _as("reading_spread", lambda array: array[:1]),
-    "scale of a map NaN": _fill("map_scale", np.nan),
-    "scale of a map too short": _as("map_scale", lambda array: array[:1]),
     "map level negative": _fill("map_level", -1),
     "control levels NaN": _fill("foreign_levels", np.nan),
     "no array at all": lambda arrays: arrays.clear(),

@@ -163,9 +163,6 @@ INSPECTING: dict[str, tuple[str, Damage]] = {
     "usual distances of zero": ("is no number", changed("bank", "usual", lambda values: 0 * values)),
     "usual distances of another grid": ("does not fit it", changed("bank", "usual", lambda values: values[:2])),
     "no usual distances": ("it has no usual", changed("bank", "usual", left_out)),
-    "a map of no numbers": ("maps is no number", changed("bank", "map_scale", with_nan)),
-    "a map without spread": ("maps is no number", changed("bank", "map_scale", lambda values: 0 * values)),
-    "half of a map's scale": ("maps is no number", changed("bank", "map_scale", lambda values: values[:2])),
     "a level that is negative": ("not distances", changed("bank", "map_level", lambda values: values - 1000)),
 }
 UPDATING: dict[str, tuple[str, Damage]] = {

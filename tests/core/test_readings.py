@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dinosaur_ad.core.readings import (
-    MAP_SHARE,
     READINGS,
     SPREAD,
     STRIDE,
@@ -26,10 +25,8 @@ from dinosaur_ad.core.readings import (
     reading_scale,
     spread_out,
     usual_distances,
-    weighted_map,
     windows,
 )
-from dinosaur_ad.core.zones import Zone
 
 Floats = NDArray[np.float32]
 SIDES = st.integers(1, 12)
@@ -178,50 +175,14 @@ def test_one_reading_is_the_distance_over_its_usual_value(seed: int, height: int
 @examples
 @given(seed=st.integers(0, 10**6), factor=st.floats(0.5, 2))
 def test_score_and_map_are_on_one_scale(seed: int, factor: float) -> None:
-    """Of an image with the same distance everywhere the map that is fused as the score equals it; a usual one has 1."""
+    """Of an image with the same distance everywhere the map equals the score; a usual one has 1."""
     scale = reading_scale(some_distances(seed, 20, 8, 8), READINGS)
-    scale = scale._replace(usual_HW=np.full((8, 8), scale.usual_HW.mean(), np.float32), map_3=None)
+    scale = scale._replace(usual_HW=np.full((8, 8), scale.usual_HW.mean(), np.float32))
     flat = Distances(np.full((1, 8, 8), factor, np.float32), np.full((1, 3, 3), factor, np.float32))
     fused = fuse(flat, scale, READINGS)
     np.testing.assert_allclose(fused.map_NHW, fused.score_N[0], rtol=1e-4)
     usual = fuse_readings(np.exp(scale.mean_R)[None], scale.mean_R, scale.spread_R)
     np.testing.assert_allclose(usual, 1.0, rtol=1e-5)
-
-
-@examples
-@given(seed=st.integers(0, 10**6), images=st.integers(2, 20))
-def test_the_worst_places_of_normal_images_have_a_map_of_one(seed: int, images: int) -> None:
-    normals = some_distances(seed, images, 8, 8)
-    fused = fuse(normals, reading_scale(normals, READINGS), READINGS)
-    worst = fused.map_NHW.reshape(images, -1).max(axis=1)  # 1 % of 64 patches is one
-    assert np.log(worst).mean() == pytest.approx(0, abs=1e-4)
-    assert np.log(worst).std() <= SPREAD * np.sqrt((images + WEIGHT) / images) * 1.001  # drawn to the usual deviation
-
-
-@examples
-@given(seed=st.integers(0, 10**6), height=SIDES, width=SIDES)
-def test_a_map_is_the_weighted_mean_of_patches_and_windows(seed: int, height: int, width: int) -> None:
-    distances, usual = some_distances(seed, 2, height, width), np.full((height, width), 0.5, np.float32)
-    coarse = distances.coarse_Nhw
-    found = weighted_map(distances, usual, 2.0)
-    around = spread_out(coarse, height, width) / 2.0
-    np.testing.assert_allclose(found, MAP_SHARE * distances.point_NHW / 0.5 + (1 - MAP_SHARE) * around, rtol=1e-4)
-    half = np.zeros((height, width), np.bool_)
-    half[: (height + 1) // 2] = True
-    zone = Zone.of(half)
-    zoned = weighted_map(distances, usual, 2.0, zone)
-    assert np.all(zoned[:, ~half] == 0)
-    alone = half & (spread_out(zone.windows_hw[None].astype(np.float32), height, width)[0] == 0)
-    np.testing.assert_allclose(zoned[:, alone], distances.point_NHW[:, alone] / 0.5, rtol=1e-4)
-
-
-def test_the_score_does_not_depend_on_how_the_map_is_made() -> None:
-    normals = some_distances(4, 12, 8, 8)
-    scale = reading_scale(normals, READINGS)
-    one, other = fuse(normals, scale, READINGS), fuse(normals, scale._replace(map_3=None), READINGS)
-    np.testing.assert_array_equal(one.score_N, other.score_N)
-    assert not np.allclose(one.map_NHW, other.map_NHW)
-    assert reading_scale(normals, ("point", "located")).map_3 is None
 
 
 @examples

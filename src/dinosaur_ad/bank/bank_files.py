@@ -111,11 +111,7 @@ def read_scale(arrays: Arrays, packed: PackedVectors, readings: int) -> ReadingS
         raise ValueError("what is usual for its readings does not fit it")
     if not (np.isfinite(mean_R).all() and all((np.isfinite(each) & (each > 0)).all() for each in (usual_HW, spread_R))):
         raise ValueError("what is usual for its readings is no number")
-    map_3 = arrays.get("map_scale")  # older versions had none
-    if map_3 is not None and not (map_3.shape == (3,) and np.isfinite(map_3).all() and map_3[[0, 2]].min() > 0):
-        raise ValueError("what is usual for its maps is no number")
-    known = (None if each is None else each.astype(np.float32) for each in (usual_HW, mean_R, spread_R, map_3))
-    return ReadingScale(*known)  # type: ignore[arg-type]
+    return ReadingScale(*(each.astype(np.float32) for each in (usual_HW, mean_R, spread_R)))
 
 
 def read_calibration_maps(store: TaskStore, record: TaskRecord, preset: Preset) -> Arrays:

@@ -239,7 +239,7 @@ class BankBuilder:
         if len(self.preset.readings) > 1:
             maps, beside = (
                 2 * (height * width + coarse) + 5,
-                beside + height * width + 2 * len(self.preset.readings) + 1 + (3 if shape else 0),
+                beside + height * width + 2 * len(self.preset.readings) + 1,
             )
         return Frame(height * width + COARSE_SHARE * coarse, channels, images, scores, prototype, maps, beside)
 

@@ -170,8 +170,6 @@ class Calibration:
         }
         if scale := self.scale:
             arrays |= {"usual": scale.usual_HW, "reading_mean": scale.mean_R, "reading_spread": scale.spread_R}
-            if scale.map_3 is not None:
-                arrays["map_scale"] = scale.map_3
             arrays["map_level"] = np.asarray([self._derive()[2]], np.float32)
         return arrays
 

@@ -9,9 +9,6 @@
 The logarithm of a reading of an unseen normal image is close to normally distributed. So each reading becomes a number
 of deviations from its usual value, and the score is their log-mean-exp: a reading that stands out decides, and several
 that rise together count more than one.
-
-Where a defect is, is another question than whether there is one: the map of a preset with a ``coarse`` reading is a
-weighted mean of the distances of patches and windows, in which neither decides alone.
 """
 
 from __future__ import annotations
@@ -36,8 +33,6 @@ WINDOW, STRIDE = 3, 2
 """Patches a side that the coarse reading averages, and how far apart its windows lie."""
 COARSE_RADIUS = 1
 """How many windows away a window is compared."""
-MAP_SHARE = 0.6
-"""What the distance of a patch counts in a map; that of the windows around it counts the rest (docs/presets.md)."""
 LEAST = 1e-6
 """What a distance of zero, which identical images have, counts as."""
 
@@ -60,17 +55,11 @@ class Distances(NamedTuple):
 
 class ReadingScale(NamedTuple):
     """What is usual for the normal images of a task: the distance at each place ``(H, W)``, and of the logarithm of
-    each reading the mean and the deviation ``(R,)``.
-
-    ``map_3`` is the mean distance of a window and, of the logarithm of the mean of the largest values of a map, the
-    mean and the deviation. None where a map is fused as the score is: without a coarse reading, and in tasks taught
-    by older versions.
-    """
+    each reading the mean and the deviation ``(R,)``."""
 
     usual_HW: Floats
     mean_R: Floats
     spread_R: Floats
-    map_3: Floats | None = None
 
 
 class Fused(NamedTuple):
@@ -200,40 +189,9 @@ def reading_scale(
     if anywhere:
         usual_HW = np.full_like(usual_HW, usual_HW.mean())
     log_NR = _logs(pooled_readings(reading_maps(distances, usual_HW, names, zone), names, zone, tiles))
-    mean_R, spread_R = _mean_and_spread(log_NR)
-    if "coarse" not in names:
-        return ReadingScale(usual_HW, mean_R, spread_R)
-    usual_window = max(float(np.mean(to_numpy(distances.coarse_Nhw))), LEAST)
-    map_NHW = weighted_map(distances, usual_HW, usual_window, zone)
-    worst_N1 = pooled_readings([map_NHW], ("located",), zone, tiles)
-    of_map = (float(each[0]) for each in _mean_and_spread(_logs(worst_N1)))
-    return ReadingScale(usual_HW, mean_R, spread_R, np.asarray([usual_window, *of_map], np.float32))
-
-
-def _mean_and_spread(log_NR: Floats) -> tuple[Floats, Floats]:
-    """Of logarithms; the deviation is drawn towards the usual one."""
     count = len(log_NR)
     variance_R = (count * log_NR.var(axis=0) + WEIGHT * SPREAD**2) / (count + WEIGHT)
-    return log_NR.mean(axis=0).astype(np.float32), np.sqrt(variance_R).astype(np.float32)
-
-
-def weighted_map(distances: Distances, usual_HW: Floats, usual_window: float, zone: Zone | None = None) -> Floats:
-    """Distances of patches and of the windows around them, each over what is usual, as one map ``(N, H, W)``; zero
-    outside a zone, and of patches alone where no window is inspected.
-
-    >>> some = Distances(np.full((1, 4, 4), 2.0, np.float32), np.full((1, 1, 1), 3.0, np.float32))
-    >>> weighted_map(some, np.ones((4, 4), np.float32), 1.0)[0, 0].round(3).tolist()
-    [2.4, 2.4, 2.4, 2.4]
-    """
-    point_NHW, coarse_Nhw = reading_maps(distances, usual_HW, ("point", "coarse"), zone)
-    height, width = usual_HW.shape
-    point_NHW = point_NHW / np.float32(max(float(usual_HW.mean()), LEAST))
-    window_NHW = spread_out(coarse_Nhw, height, width) / np.float32(usual_window)
-    map_NHW: Floats = MAP_SHARE * point_NHW + (1 - MAP_SHARE) * window_NHW
-    if zone is not None:
-        inspected_NHW = spread_out(np.asarray(zone.windows_hw, np.float32)[None], height, width)
-        map_NHW = map_NHW * zone.patches_HW / (MAP_SHARE + (1 - MAP_SHARE) * inspected_NHW)
-    return map_NHW.astype(np.float32)
+    return ReadingScale(usual_HW, log_NR.mean(axis=0).astype(np.float32), np.sqrt(variance_R).astype(np.float32))
 
 
 def fuse(
@@ -249,16 +207,10 @@ def fuse(
     maps = reading_maps(distances, scale.usual_HW, names, zone)
     reading_NR = pooled_readings(maps, names, zone, tiles)
     height, width = scale.usual_HW.shape
-    if scale.map_3 is None:
-        full = [
-            spread_out(each, height, width) if name == "coarse" else each
-            for each, name in zip(maps, names, strict=True)
-        ]
-        map_NHW = fuse_readings(np.stack(full, axis=-1), scale.mean_R, scale.spread_R)
-    else:
-        usual_window, *of_map = scale.map_3
-        map_NHW = weighted_map(distances, scale.usual_HW, float(usual_window), zone)
-        map_NHW = fuse_readings(map_NHW[..., None], *np.asarray(of_map, np.float32)[:, None])
+    full = [
+        spread_out(each, height, width) if name == "coarse" else each for each, name in zip(maps, names, strict=True)
+    ]
+    map_NHW = fuse_readings(np.stack(full, axis=-1), scale.mean_R, scale.spread_R)
     if zone is not None:
         map_NHW = map_NHW * zone.patches_HW
     return Fused(fuse_readings(reading_NR, scale.mean_R, scale.spread_R), map_NHW, reading_NR)

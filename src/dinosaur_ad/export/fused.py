@@ -21,16 +21,7 @@ from onnx import TensorProto, helper
 from dinosaur_ad.bank.bank import Memory, PackedVectors
 from dinosaur_ad.core.exposure import Exposure
 from dinosaur_ad.core.quantise import scaled_norms
-from dinosaur_ad.core.readings import (
-    COARSE_RADIUS,
-    LEAST,
-    MAP_SHARE,
-    SPREAD,
-    TOP,
-    ReadingScale,
-    spread_out,
-    windows,
-)
+from dinosaur_ad.core.readings import COARSE_RADIUS, LEAST, SPREAD, TOP, ReadingScale, spread_out, windows
 from dinosaur_ad.encoders.graph.forms import copied
 from dinosaur_ad.encoders.graph.vit_graph import GraphBuilder
 from dinosaur_ad.export.exposure_graph import add_exposure
@@ -181,22 +172,7 @@ def _add_readings(
         scores.append(_pool(maker, distances, places, TOP[name]))
         maps.append(_spread_out(maker, distances, height, width) if name == "coarse" else distances)
     _fuse(maker, scores, scale, output="score")
-    if scale.map_3 is None:
-        maker.reshape(_fuse(maker, maps, scale), -1, height, width, output="map")
-    else:
-        windows_map = maps[names.index("coarse")]
-        maker.reshape(_weighted_map(maker, point, windows_map, scale), -1, height, width, output="map")
-
-
-def _weighted_map(maker: GraphBuilder, point: str, windows_map: str, scale: ReadingScale) -> str:
-    """The map (N, H*W), as :func:`~dinosaur_ad.core.readings.weighted_map` and ``fuse`` make it."""
-    assert scale.map_3 is not None
-    usual_window, mean, spread = scale.map_3.tolist()
-    usual = max(float(scale.usual_HW.mean()), LEAST)
-    patches = maker.op("Mul", point, maker.constant(np.array(MAP_SHARE / usual, np.float32)))
-    around = maker.op("Mul", windows_map, maker.constant(np.array((1 - MAP_SHARE) / usual_window, np.float32)))
-    of_map = scale._replace(mean_R=np.asarray([mean], np.float32), spread_R=np.asarray([spread], np.float32))
-    return _fuse(maker, [maker.op("Add", patches, around)], of_map)
+    maker.reshape(_fuse(maker, maps, scale), -1, height, width, output="map")
 
 
 def _windows(maker: GraphBuilder, features: str, height: int, width: int) -> str:
