@@ -84,7 +84,7 @@ class UsualScores(NamedTuple):
 
         >>> model = UsualScores.of(np.append(np.exp(np.random.default_rng(0).normal(0, 0.1, 90)), np.full(10, 5.0)))
         >>> round(model.mean, 2), round(model.spread, 2)
-        (0.02, 0.12)
+        (0.02, 0.1)
         """
         logs = np.sort(log_scores(score_N, np.asarray([np.median(score_N)])))
         trusted = max(2, round(TRUSTED * len(logs)))
