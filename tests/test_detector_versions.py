@@ -77,7 +77,8 @@ def test_a_damaged_task_is_left_out_and_named(tmp_path: Path, file: str) -> None
     detector = Dinosaur(tmp_path / "store")
     after = detector.inspect(images)
     assert all(each.left_out == ("product-1",) for each in after)
-    assert [each.score for each in after][::2] == [each.score for each in before][::2]
+    # Equal but for rounding: without the damaged task, images are encoded and compared in other groups.
+    assert [each.score for each in after][::2] == pytest.approx([each.score for each in before][::2], rel=1e-5)
     assert after[1].task != "product-1"
     assert after[1].verdict == "unknown"  # it is a picture of something else now
     assert list(detector.damaged()) == ["product-1"]
