@@ -40,7 +40,7 @@ Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
 COUNTS: dict[str, int] = {"2": 2, "5": 5, "20": 20, "all": sys.maxsize}
-DRAWS = {"2": 3, "5": 10, "20": 4, "all": 1}
+DRAWS = {"2": 3, "5": 10, "20": 10, "all": 1}
 PARTS = 10
 """Good test parts of each product that are changed."""
 JUNK = 300

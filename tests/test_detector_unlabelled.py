@@ -79,4 +79,6 @@ def test_what_a_person_taught_says_nothing_of_it() -> None:
     detector = tiny(preset=TINY_FAST)
     detector.learn("x", product(0, 20))
     detector.update("x", product(0, 10, seed=3))
-    assert detector.store.record("x").manifest["calibration"] == {"kind": "unseen", "scores": 30}
+    calibration = detector.store.record("x").manifest["calibration"]
+    assert calibration["scores"] == 30
+    assert "unlabelled" not in calibration
