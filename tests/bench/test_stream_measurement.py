@@ -78,8 +78,9 @@ def test_the_tables_say_what_was_measured(tmp_path: Path) -> None:
     rows.add(measured("flat", 0.05))
     lines = table(rows.document)
     assert (
-        "| 5.0 % | watch | 20 of 40 | 0.900 | 2.5 % | never | 0 | 1.000 | 1.000 | 50.0 % | 0.0 % | 1.0 MiB |" in lines
+        "| 5.0 % | watch | 20 of 40 | 0.900 | 2.5 % | never | 0 | 1.000 | 1.000 | 50.0 % | 0.0 % | 0.0 % | 1.0 MiB |"
+        in lines
     )
-    assert "| 5.0 % | flat | 20 of 40 | 0.900 | 2.5 % | – | – | – | 1.000 | 50.0 % | 0.0 % | 1.0 MiB |" in lines
+    assert "| 5.0 % | flat | 20 of 40 | 0.900 | 2.5 % | – | – | – | 1.000 | 50.0 % | 0.0 % | 0.0 % | 1.0 MiB |" in lines
     assert "onnx-cpu, float32, seed 0" in lines[-1]
     assert products_table(rows.document)[-2:] == ["| gear | 12 | 1 |", "| plate | never | 0 |"]

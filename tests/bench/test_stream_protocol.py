@@ -26,7 +26,7 @@ from dinosaur_ad.bench.stream_learners import (
     ToldLearner,
     WatchLearner,
 )
-from dinosaur_ad.bench.stream_protocol import run_stream, stream_table
+from dinosaur_ad.bench.stream_protocol import _rates, run_stream, stream_table
 from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.encoders import Encoder, load_encoder
 from dinosaur_ad.methods import Photo, Workbench, get_method
@@ -187,7 +187,7 @@ def test_measures_are_as_defined() -> None:
     assert (result.final_false_alarms, result.final_recall) == (0.0, 1.0)
     assert result.curve[-1].pictures == len(truth)
     row = stream_table([result])[-1]
-    assert "| never | 1 | 0.875 | 1.000 | 100.0 % | 0.0 % | 1.0 MiB |" in row
+    assert "| never | 1 | 0.875 | 1.000 | 100.0 % | 0.0 % | 0.0 % | 1.0 MiB |" in row
     assert result.to_json()["final_mean"] == 1.0
 
 
@@ -243,3 +243,8 @@ def test_pictures_are_encoded_once_for_all_learners(encoder: Encoder, tmp_path: 
     plain = run_stream("flat", stream, FlatLearner(encoder, TINY_FAST, members=10))
     assert cached.encoded == count
     assert first.final == again.final == plain.final
+
+
+def test_a_product_that_is_not_ready_gives_no_false_alarms_and_finds_nothing() -> None:
+    said = [StreamAnswer(0.5, False), StreamAnswer(2.0, True, ready=False), StreamAnswer(3.0, True), StreamAnswer()]
+    assert _rates(said, np.asarray([0, 0, 1, 1])) == (2, 1.0, 0.0, 1.0)

@@ -34,11 +34,12 @@ WINDOW = 200
 
 
 class StreamAnswer(NamedTuple):
-    """What was said of a picture before it was learned: the score over the threshold (None: not judged), and whether
-    that is an alarm (None: the method has no threshold)."""
+    """What was said of a picture before it was learned: the score over the threshold (None: not judged), whether that
+    is an alarm (None: the method has no threshold), and whether its product could be judged."""
 
     ratio: float | None = None
     alarm: bool | None = None
+    ready: bool = True
 
 
 class FoundProduct(NamedTuple):
@@ -142,7 +143,7 @@ class ToldLearner:
 
 
 def _answer(result: Inspection) -> StreamAnswer:
-    return StreamAnswer(result.score / result.threshold, result.verdict != "normal")
+    return StreamAnswer(result.score / result.threshold, result.verdict != "normal", result.verdict != "not ready")
 
 
 def _inspected(detector: Dinosaur, photos: Sequence[Photo]) -> list[StreamAnswer]:

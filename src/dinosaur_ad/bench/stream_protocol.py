@@ -45,11 +45,13 @@ class CurvePoint:
 class StreamResult:
     """What a learner did on a stream.
 
-    ``judged`` of ``pictures`` got a score before they were learned; ``auroc``, ``false_alarms`` (share of judged
-    normals) and ``recall`` (share of judged defects) are of these. ``purity`` is the share of the largest product in
-    what was proposed, ``surplus`` how many proposals there were beyond one a product (None: it proposes none),
-    ``learned_defects`` the defects proposed as normal. ``final`` is the AUROC of each task's test images, none of which
-    was in the stream, ``final_false_alarms`` and ``final_recall`` the shares of all good and bad ones that are alarms.
+    ``judged`` of ``pictures`` got a verdict before they were learned; ``false_alarms`` (share of judged normals) and
+    ``recall`` (share of judged defects) are of these, ``auroc`` also of those whose product was not ready.
+    ``purity`` is the share of the largest product in what was proposed, ``surplus`` how many proposals there were
+    beyond one a product (None: it proposes none), ``learned_defects`` the defects proposed as normal. ``final`` is the
+    AUROC of each task's test images, none of which was in the stream, ``final_unready`` the share of them whose product
+    is not ready, and ``final_false_alarms`` and ``final_recall`` the shares of the other good and bad ones that are
+    alarms.
     """
 
     learner: str
@@ -69,6 +71,7 @@ class StreamResult:
     final_false_alarms: float | None
     final_recall: float | None
     curve: list[CurvePoint]
+    final_unready: float = 0.0
 
     @property
     def final_mean(self) -> float | None:
@@ -103,7 +106,7 @@ def run_stream(
     judged, area, false_alarms, recall = _rates(answers, label_N)
     found = learner.found
     purity, surplus, learned_defects = (None, None, 0) if found is None else _proposals(stream, found)
-    final, final_false_alarms, final_recall = _final(stream, learner)
+    final, final_false_alarms, final_recall, final_unready = _final(stream, learner)
     return StreamResult(
         learner=name,
         stream=stream.name,
@@ -122,16 +125,18 @@ def run_stream(
         final_false_alarms=final_false_alarms,
         final_recall=final_recall,
         curve=curve,
+        final_unready=final_unready,
     )
 
 
 def _rates(
     answers: Sequence[StreamAnswer], label_N: np.ndarray
 ) -> tuple[int, float | None, float | None, float | None]:
-    """How many were judged; their AUROC; the share of normals and of defects among them that were alarms."""
-    judged = [n for n, each in enumerate(answers) if each.ratio is not None]
-    area = auroc([answers[n].ratio or 0.0 for n in judged], label_N[judged]) if judged else float("nan")
-    shares = []
+    """How many were judged; the AUROC of all that got a score; the share of normals and of defects among the judged
+    ones that were alarms."""
+    scored = [n for n, each in enumerate(answers) if each.ratio is not None]
+    area = auroc([answers[n].ratio or 0.0 for n in scored], label_N[scored]) if scored else float("nan")
+    judged, shares = [n for n in scored if answers[n].ready], []
     for label in (0, 1):
         alarms = [answers[n].alarm for n in judged if label_N[n] == label and answers[n].alarm is not None]
         shares.append(sum(map(bool, alarms)) / len(alarms) if alarms else None)
@@ -162,8 +167,9 @@ def _proposals(stream: HiddenStream, found: Sequence[FoundProduct]) -> tuple[flo
     return float(np.mean(purity)) if purity else None, surplus, defects
 
 
-def _final(stream: HiddenStream, learner: StreamLearner) -> tuple[dict[str, float], float | None, float | None]:
-    """The AUROC of each task; the shares of all good and of all bad test images that are alarms."""
+def _final(stream: HiddenStream, learner: StreamLearner) -> tuple[dict[str, float], float | None, float | None, float]:
+    """The AUROC of each task; the shares of good and of bad test images that are alarms, where their product is ready;
+    the share of those where it is not."""
     areas, all_answers, all_labels = {}, [], []
     for task, samples in stream.tests.items():
         labels = [int(bool(sample.label)) for sample in samples]
@@ -173,15 +179,16 @@ def _final(stream: HiddenStream, learner: StreamLearner) -> tuple[dict[str, floa
             all_answers += answers
             all_labels += labels
     _, _, false_alarms, recall = _rates(all_answers, np.asarray(all_labels))
-    return areas, false_alarms, recall
+    unready = sum(not each.ready for each in all_answers) / len(all_answers) if all_answers else 0.0
+    return areas, false_alarms, recall, unready
 
 
 def stream_table(results: Sequence[StreamResult]) -> list[str]:
     """Results as Markdown, a row each."""
     lines = [
         "| defects | learner | judged | AUROC as it goes | false alarms | noticed after | surplus | purity | "
-        "at the end: AUROC | recall | false alarms | memory |",
-        "|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "at the end: AUROC | recall | false alarms | not ready | memory |",
+        "|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for each in results:
         cells = [
@@ -196,6 +203,7 @@ def stream_table(results: Sequence[StreamResult]) -> list[str]:
             _number(each.final_mean),
             _percent(each.final_recall),
             _percent(each.final_false_alarms),
+            _percent(each.final_unready),
             f"{each.curve[-1].storage_bytes / 2**20:.1f} MiB",
         ]
         lines.append(f"| {' | '.join(cells)} |")
