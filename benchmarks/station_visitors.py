@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 WAYS = ("/", "/parts", "/api/v1/parts", "/api/v1/state", "/metrics", "/people", "/parts/1/pictures/0/full", "/nowhere")
 """What a stranger asks for."""
 CONNECTIONS = 20
+TOGETHER = 0.02
+"""Seconds that the page waits for more parts that are told of at once."""
 
 
 class Visitors:
@@ -39,21 +41,37 @@ class Visitors:
             print("open", flush=True)
 
     async def page(self) -> None:
-        """What a browser with the page Live does: it listens, and fetches the picture of each recorded part."""
+        """What a browser with the page Live does: it listens, and fetches the picture of the newest recorded part."""
         reader, writer = await asyncio.open_connection(self.host, self.port, limit=2**22)
         writer.write(self._request("/events"))
         await _head(reader)
         self.seen["pages"] += 1
         self._came()
-        pictures = Answers(self)
+        recorded: list[int] = []
+        some = asyncio.Event()
+        fetching = asyncio.create_task(self._fetch(recorded, some))
         kind = ""
-        while line := await reader.readline():
-            if line.startswith(b"event: "):
-                kind = line[7:].strip().decode()
-                self.seen[f"events {kind}"] += 1
-            elif line.startswith(b"data: ") and kind == "recorded":
-                part = json.loads(line[6:])["id"]
-                self.seen[f"pictures {await pictures.ask(f'/parts/{part}/pictures/0/shown')}"] += 1
+        try:
+            while line := await reader.readline():
+                if line.startswith(b"event: "):
+                    kind = line[7:].strip().decode()
+                    self.seen[f"events {kind}"] += 1
+                elif line.startswith(b"data: ") and kind == "recorded":
+                    recorded.append(json.loads(line[6:])["id"])
+                    some.set()
+        finally:
+            fetching.cancel()
+
+    async def _fetch(self, recorded: list[int], some: asyncio.Event) -> None:
+        """Of the parts that were told of at once, the picture of the newest."""
+        pictures = Answers(self)
+        while True:
+            await some.wait()
+            await asyncio.sleep(TOGETHER)
+            some.clear()
+            part = recorded[-1]
+            recorded.clear()
+            self.seen[f"pictures {await pictures.ask(f'/parts/{part}/pictures/0/shown')}"] += 1
 
     async def stranger(self, rate: float, first: int) -> None:
         """Ask for pages that need an account, from the ``first`` on, at a rate, whatever the answer is."""

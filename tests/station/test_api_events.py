@@ -23,7 +23,7 @@ from access_helpers import add_people, fake_station, new_app, served
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.client import StationClient, StationError
 from dinosaur_ad.station.web import connections, limits
-from dinosaur_ad.station.web.event_stream import EventStreams, Reader
+from dinosaur_ad.station.web.event_stream import APART_SECONDS, EventReader, EventStreams
 
 DEADLINE = 20.0
 
@@ -120,7 +120,7 @@ def test_someone_slow_is_told_what_was_dropped_and_others_get_all() -> None:
 
 async def read_slowly_and_quickly() -> None:
     bus = Bus()
-    streams, slow, quick = EventStreams(bus), Reader(2), Reader(200)
+    streams, slow, quick = EventStreams(bus), EventReader(2), EventReader(200)
     for reader in (slow, quick):
         assert streams.enter(reader) == ""
     for number in range(150):
@@ -132,6 +132,32 @@ async def read_slowly_and_quickly() -> None:
     for reader in (slow, quick):
         streams.leave(reader)
     assert len(bus) == 0
+
+
+def test_many_parts_are_told_of_a_few_times_a_second_and_one_alone_at_once() -> None:
+    asyncio.run(hear_many_parts())
+
+
+async def hear_many_parts() -> None:
+    bus, reader = Bus(), EventReader()
+    streams, loop = EventStreams(bus), asyncio.get_running_loop()
+    assert streams.enter(reader) == ""
+    bus.publish("part", {"id": 0})
+    began = loop.time()
+    await asyncio.wait_for(reader.woken.wait(), DEADLINE)
+    assert data(reader.take()) == [{"id": 0}]
+    told, number = list[list[dict[str, int]]](), 0
+    while loop.time() < began + 1.5:
+        number += 1
+        bus.publish("part", {"id": number})
+        await asyncio.sleep(0.01)
+        if sent := reader.take():
+            told.append(data(sent))
+    assert len(told) <= 1 + 1.5 / APART_SECONDS
+    await asyncio.sleep(2 * APART_SECONDS + 0.2)
+    heard = [each["id"] for some in [*told, data(reader.take())] for each in some]
+    assert heard == list(range(1, number + 1))
+    streams.leave(reader)
 
 
 def data(sent: bytes) -> list[dict[str, int]]:

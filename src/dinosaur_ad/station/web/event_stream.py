@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, suppress
@@ -35,6 +36,8 @@ HEARTBEAT_SECONDS = 15.0
 RECONNECT_MS = 2000
 TOGETHER_SECONDS = 0.05
 """What happens within so long is sent at once: a part is usually recorded by then."""
+APART_SECONDS = 0.25
+"""On average, readers are given something no more often: nobody sees more, and each time costs what judging needs."""
 WAITING = 256
 """Messages that may wait for one reader; then the oldest are dropped and counted."""
 OF_THE_STATION = 4096
@@ -59,7 +62,7 @@ class Said:
         return self._events[language]
 
 
-class Reader:
+class EventReader:
     """One open stream: what waits to be sent, and how much was dropped; used in the event loop alone."""
 
     def __init__(self, capacity: int = WAITING) -> None:
@@ -94,11 +97,12 @@ class EventStreams:
 
     def __init__(self, bus: Bus, most: int = MOST_OPEN, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         self._bus, self._most, self._heartbeat = bus, most, heartbeat
-        self._readers: set[Reader] = set()
+        self._readers: set[EventReader] = set()
         self._listening = ExitStack()
         self._messages: Subscription | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dropped = 0
+        self._given_out = deque([-math.inf] * 2, maxlen=2)
         self._due = self._closed = False
 
     def __len__(self) -> int:
@@ -111,7 +115,7 @@ class EventStreams:
         for reader in self._readers:
             reader.woken.set()
 
-    def enter(self, reader: Reader) -> str:
+    def enter(self, reader: EventReader) -> str:
         """Take a place; returns why there is none, if so."""
         if self._closed:
             return "The station is being stopped."
@@ -122,14 +126,14 @@ class EventStreams:
         self._readers.add(reader)
         return ""
 
-    def leave(self, reader: Reader) -> None:
+    def leave(self, reader: EventReader) -> None:
         """Give the place back."""
         self._readers.discard(reader)
         if not self._readers:
             self._listening.close()
 
     async def lines(
-        self, reader: Reader, still_allowed: Callable[[], bool], text: Catalogue | None = None
+        self, reader: EventReader, still_allowed: Callable[[], bool], text: Catalogue | None = None
     ) -> AsyncIterator[bytes]:
         """The stream as bytes; it ends when the station stops or the session of the reader has ended.
 
@@ -158,13 +162,21 @@ class EventStreams:
         if not self._due and self._loop is not None:
             self._due = True
             with suppress(RuntimeError):  # the loop may have been closed in the meantime
-                self._loop.call_soon_threadsafe(self._loop.call_later, TOGETHER_SECONDS, self.hand_out)
+                self._loop.call_soon_threadsafe(self._hand_out_soon)
+
+    def _hand_out_soon(self) -> None:
+        """A part that comes alone is told at once, and told again as soon as it is recorded; where many come, all that
+        came meanwhile."""
+        assert self._loop is not None
+        due = self._given_out[0] + 2 * APART_SECONDS
+        self._loop.call_at(max(self._loop.time() + TOGETHER_SECONDS, due), self.hand_out)
 
     def hand_out(self) -> None:
         """Give what was heard to all readers."""
         self._due = False  # before the messages are taken, so that none that comes now is left
-        if self._messages is None:
+        if self._messages is None or self._loop is None:
             return
+        self._given_out.append(self._loop.time())
         said = []
         while message := self._messages.take():
             said.append(Said(message))
@@ -198,7 +210,7 @@ class EventStreamResponse(StreamingResponse):
     """An answer that goes on until the reader leaves; refused where too many are open."""
 
     def __init__(self, streams: EventStreams, still_allowed: Callable[[], bool], text: Catalogue | None = None) -> None:
-        self._streams, self._reader = streams, Reader()
+        self._streams, self._reader = streams, EventReader()
         super().__init__(
             streams.lines(self._reader, still_allowed, text),
             media_type="text/event-stream",

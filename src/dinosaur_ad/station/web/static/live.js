@@ -131,14 +131,29 @@
     count(part.verdict);
   });
 
+  // Where parts come fast, several are told of at once: of those, the pictures of the newest are fetched.
+  let together = [];
   document.body.addEventListener("station-recorded", (event) => {
-    const { id, key } = event.detail;
+    together.push(event.detail);
+    if (together.length === 1) setTimeout(showRecorded, 20);
+  });
+
+  function showRecorded() {
+    const newest = new Set();  // panels that have had their newest part
+    for (const { id, key } of together.reverse()) recorded(id, key, newest);
+    together = [];
+  }
+
+  function recorded(id, key, newest) {
     const part = waiting.get(key);
     if (!part) return;
     waiting.delete(key);
     // A source that had no panel, such as an upload, gets one.
     if (!part.views.some((view) => panelOf(view.source))) { location.reload(); return; }
     const worst = Math.max(0, part.views.findIndex((view) => view.verdict === part.verdict));
+    const own = part.views.map((view) => panelOf(view.source));
+    const old = own.every((panel) => newest.has(panel));
+    own.forEach((panel) => newest.add(panel));
     let kind = "small";
     part.views.forEach((view, number) => {
       const panel = panelOf(view.source);
@@ -149,9 +164,10 @@
     const item = [...strip.children].find((each) => each.dataset.key === key);
     if (!item) return;
     item.firstElementChild.href = `/parts/${id}`;
+    if (old) return;
     const picture = Object.assign(new Image(), { alt: "", loading: "lazy", src: address(id, worst, kind) });
     item.querySelector(".thumb").replaceChildren(picture);
-  });
+  }
 
   document.body.addEventListener("station-source", (event) => {
     const { name: source, state, reason } = event.detail;
