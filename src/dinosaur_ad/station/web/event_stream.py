@@ -102,7 +102,7 @@ class EventStreams:
         self._messages: Subscription | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dropped = 0
-        self._given_out = deque([-math.inf] * 2, maxlen=2)
+        self._ahead = -math.inf
         self._due = self._closed = False
 
     def __len__(self) -> int:
@@ -165,10 +165,10 @@ class EventStreams:
                 self._loop.call_soon_threadsafe(self._hand_out_soon)
 
     def _hand_out_soon(self) -> None:
-        """A part that comes alone is told at once, and told again as soon as it is recorded; where many come, all that
-        came meanwhile."""
+        """A part that comes alone is told at once, and again as soon as it is recorded: one time may be taken ahead. Where
+        many come, all that came meanwhile is told."""
         assert self._loop is not None
-        due = self._given_out[0] + 2 * APART_SECONDS
+        due = self._ahead - APART_SECONDS
         self._loop.call_at(max(self._loop.time() + TOGETHER_SECONDS, due), self.hand_out)
 
     def hand_out(self) -> None:
@@ -176,7 +176,7 @@ class EventStreams:
         self._due = False  # before the messages are taken, so that none that comes now is left
         if self._messages is None or self._loop is None:
             return
-        self._given_out.append(self._loop.time())
+        self._ahead = max(self._ahead, self._loop.time()) + APART_SECONDS
         said = []
         while message := self._messages.take():
             said.append(Said(message))
