@@ -165,8 +165,8 @@ class EventStreams:
                 self._loop.call_soon_threadsafe(self._hand_out_soon)
 
     def _hand_out_soon(self) -> None:
-        """A part that comes alone is told at once, and again as soon as it is recorded: one time may be taken ahead. Where
-        many come, all that came meanwhile is told."""
+        """A part that comes alone is told at once, and again as soon as it is recorded: one time may be taken ahead.
+        Where many come, all that came meanwhile is told."""
         assert self._loop is not None
         due = self._ahead - APART_SECONDS
         self._loop.call_at(max(self._loop.time() + TOGETHER_SECONDS, due), self.hand_out)
