@@ -24,7 +24,7 @@ from dinosaur_ad.station.history.history import History, HistoryDownError
 from dinosaur_ad.station.history.journal import Journal
 from dinosaur_ad.station.history.recorder import Recorder
 from dinosaur_ad.station.judge import Judge
-from dinosaur_ad.station.memory import share_memory_pools
+from dinosaur_ad.station.memory_pools import share_memory_pools
 from dinosaur_ad.station.outbox import Outbox
 from dinosaur_ad.station.part import JudgedPart
 from dinosaur_ad.station.pipeline import Pipeline

@@ -145,5 +145,5 @@ def _inspection(history: Any, view: ViewRow) -> Inspection:
 
 def _encoded(image: Image.Image, form: str, **options: Any) -> bytes:
     buffer = io.BytesIO()
-    image.save(buffer, form)
+    image.save(buffer, form, **options)
     return buffer.getvalue()
