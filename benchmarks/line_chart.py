@@ -62,6 +62,7 @@ def _panel(panel: Panel, furthest: float, axis: str, shift: int) -> str:
         x, y = place(n * across, panel.bottom)
         parts.append(f'<text x="{x:.1f}" y="{y + 15:.1f}" text-anchor="middle">{n * across:g}</text>')
     parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 8}" text-anchor="end">{escape(axis)}</text>')
+    key = list[str]()
     for n, (name, points) in enumerate(panel.lines.items()):
         colour = COLOURS[n % len(COLOURS)]
         spots = [place(*point) for point in points]
@@ -69,8 +70,9 @@ def _panel(panel: Panel, furthest: float, axis: str, shift: int) -> str:
         if len(spots) <= FEW:
             parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" fill="{colour}"/>' for x, y in spots]
         parts.append(f'<path d="M{path}" stroke="{colour}" stroke-width="1.5"/>')
-        key = f'x="{WIDTH - RIGHT}" y="{HEIGHT - BOTTOM - 8 - 14 * n}"'
-        parts.append(f'<text {key} text-anchor="end" style="fill:{colour}">{escape(name)}</text>')
+        key.append(f'<tspan dx="{8 if key else 0}" style="fill:{colour}">{escape(name)}</tspan>')
+    # Below the axis, where no line runs through it.
+    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 8}">{"".join(key)}</text>')
     return f'<g transform="translate({shift} 0)">{"".join(parts)}</g>'
 
 
