@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.encoders import Layer, list_specs, load_encoder, prepare
 from dinosaur_ad.encoders.graph.vit_graph import interpolate_positions
 from dinosaur_ad.errors import EncoderError, InputError
@@ -40,6 +41,35 @@ def test_onnx_and_torch_agree(name: str, patches: int, layers: tuple[Layer, ...]
     assert cosine(a.patches, b.patches) > 0.99999
     np.testing.assert_allclose(a.patches, b.patches, atol=1e-4)
     assert ours.fingerprint == theirs.fingerprint
+
+
+@pytest.mark.parametrize("provider", [None, "torch"])
+@pytest.mark.parametrize("batch", [2, 8])
+def test_tokens_can_be_reduced_where_they_are_computed(provider: str | None, batch: int, images: Images) -> None:
+    if provider == "torch":
+        pytest.importorskip("transformers")
+    encoder = load_encoder("tiny-dinov2", layers=(0, 2), size=70, provider=provider)
+    encoder.batch_size = batch
+    pixels = prepare(images, 70)
+    plain = encoder.encode_prepared(pixels)
+    seen: list[tuple[int, ...]] = []
+
+    def halves(token_C: Array) -> Array:
+        seen.append(tuple(token_C.shape))
+        return token_C[..., :16] - token_C[..., 16:]
+
+    reduced = encoder.encode_prepared(pixels, halves)
+    assert reduced.patches.shape == (3, 5, 5, 16)
+    assert isinstance(reduced.patches, np.ndarray)
+    np.testing.assert_allclose(reduced.cls, plain.cls[:, :16] - plain.cls[:, 16:], atol=1e-6)
+    np.testing.assert_allclose(reduced.patches, plain.patches[..., :16] - plain.patches[..., 16:], atol=1e-6)
+    assert max(shape[0] for shape in seen) == min(batch, 3)  # a batch at a time
+
+
+def test_a_reduction_that_gives_no_numbers_is_refused(images: Images) -> None:
+    encoder = load_encoder("tiny-dinov2", size=70)
+    with pytest.raises(EncoderError, match="no numbers"):
+        encoder.encode_prepared(prepare(images, 70), lambda token_C: token_C * np.float32("nan"))
 
 
 @pytest.mark.parametrize("name", TINY)

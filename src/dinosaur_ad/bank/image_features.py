@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.exposure import Exposure, match_exposure, measure_exposure, thumbnails
 from dinosaur_ad.core.features import combine_blocks, describe
 from dinosaur_ad.core.outliers import black_and_white, grey_histogram, grey_range
@@ -125,12 +126,13 @@ class FeatureExtractor:
             )
         if exposure is not None and self.encoder.matches is None:
             pixels = match_exposure(pixels, measure_exposure(pixels), exposure)
-        preset, tokens = self._preset, self.encoder.encode_prepared(pixels)
-        cls_NC, patches_NHWC = (
-            combine_blocks(token, len(preset.layers), normalise=preset.normalise, average=preset.average)
-            for token in (tokens.cls, tokens.patches)
-        )
-        return cls_NC, patches_NHWC
+        tokens = self.encoder.encode_prepared(pixels, self._combine)
+        return tokens.cls, tokens.patches
+
+    def _combine(self, token_C: Array) -> Array:
+        """The features that the preset makes of the blocks' tokens."""
+        preset = self._preset
+        return combine_blocks(token_C, len(preset.layers), normalise=preset.normalise, average=preset.average)
 
     def descriptors(self, cls_NC: Floats, patches_NHWC: Floats) -> Floats:
         """What images are routed by (N, C')."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dinosaur_ad._text import printable
+from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.exposure import Exposure
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.specs import EncoderSpec
@@ -24,6 +25,8 @@ from dinosaur_ad.errors import EncoderError, InputError
 Layer = int | Literal["final"]
 Images = Sequence[NDArray[np.uint8]] | NDArray[np.uint8]
 Floats = NDArray[np.float32]
+Reduce = Callable[[Array], Array]
+"""What makes features (..., C') of tokens (..., C), wherever they were computed."""
 
 MOST_PIXELS = 4096
 """The longest side of an input; attention over more patches than that fits into no memory."""
@@ -183,8 +186,12 @@ class Encoder(ABC):
                 self._fill(tokens, start, pixels)
         return tokens
 
-    def encode_prepared(self, pixels: NDArray[np.uint8]) -> Tokens:
-        """Encode what :func:`prepare` returned: (N, size, size, 3) uint8."""
+    def encode_prepared(self, pixels: NDArray[np.uint8], reduce: Reduce | None = None) -> Tokens:
+        """Encode what :func:`prepare` returned: (N, size, size, 3) uint8.
+
+        ``reduce`` is applied to the tokens of each batch where they were computed: on a GPU less is copied from it, and
+        nowhere are the tokens of all blocks of all images held at once.
+        """
         wanted = (self.size, self.size, 3)
         if pixels.dtype != np.uint8 or pixels.shape[1:] != wanted or len(pixels) == 0:
             raise InputError(
@@ -192,7 +199,11 @@ class Encoder(ABC):
                 f"{pixels.dtype} {pixels.shape}; call prepare(images, {self.size}) first."
             )
         if len(pixels) <= self.batch_size:
-            return Tokens(*self._numbers(pixels))  # one batch needs no copy
+            return Tokens(*self._numbers(pixels, reduce))  # one batch needs no copy
+        if reduce is not None:
+            starts = range(0, len(pixels), self.batch_size)
+            parts = [self._numbers(pixels[start : start + self.batch_size], reduce) for start in starts]
+            return Tokens(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         tokens = self._empty(len(pixels))
         for start in range(0, len(pixels), self.batch_size):
             self._fill(tokens, start, pixels[start : start + self.batch_size])
@@ -227,9 +238,14 @@ class Encoder(ABC):
         stop = start + len(pixels)
         tokens.cls[start:stop], tokens.patches[start:stop] = self._numbers(pixels)
 
-    def _numbers(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
-        """The tokens of :meth:`_run`, checked: NaN or infinity would make every distance meaningless."""
+    def _reduced(self, pixels: NDArray[np.uint8], reduce: Reduce) -> tuple[Floats, Floats]:
+        """What ``reduce`` makes of the tokens of :meth:`_run`."""
         cls, patches = self._run(pixels)
+        return reduce(cls), reduce(patches)
+
+    def _numbers(self, pixels: NDArray[np.uint8], reduce: Reduce | None = None) -> tuple[Floats, Floats]:
+        """The tokens of :meth:`_run`, checked: NaN or infinity would make every distance meaningless."""
+        cls, patches = self._run(pixels) if reduce is None else self._reduced(pixels, reduce)
         if not (np.isfinite(cls).all() and np.isfinite(patches).all()):
             raise EncoderError(
                 f"The encoder '{self.name}' gives tokens that are no numbers on {self.provider} in {self.precision}; "

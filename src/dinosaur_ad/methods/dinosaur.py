@@ -50,6 +50,8 @@ from dinosaur_ad.store import MemoryStore, Store, copy_tasks
 SCORE_AT_ONCE, SCORE_AT_ONCE_GPU = 128, 1024
 ENCODE_AT_ONCE_GPU = 512
 BANK_CACHE_BYTES = 4 * 2**30
+# Features that may stay on a GPU: those of a drift scenario at two exposures, so that a few cells can share it.
+GPU_FEATURES = 24 * 2**30
 
 
 @dataclass(frozen=True)
@@ -402,13 +404,13 @@ class _Resident:
 
 
 def _gpu_room(device: str) -> int:
-    """Half of what the GPU has free."""
+    """Half of what the GPU has free, up to what a scenario needs."""
     if device == "cpu":
         return 0
     import torch
 
     free, _ = torch.cuda.mem_get_info(device)
-    return int(free) // 2
+    return min(int(free) // 2, GPU_FEATURES)
 
 
 def _load(config: DinosaurConfig, preset: Preset, device: str) -> Encoder:

@@ -11,7 +11,7 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
-from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD, Encoder, Floats, Layer, blocks_needed
+from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD, Encoder, Floats, Layer, Reduce, blocks_needed
 from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.encoders.weights.convert import canonical_name
 from dinosaur_ad.encoders.weights.local import Weights
@@ -73,12 +73,21 @@ class TorchEncoder(Encoder):
         return context
 
     def _run(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
+        cls, patches = self._tokens(pixels)
+        return cls.cpu().numpy(), patches.cpu().numpy()
+
+    def _reduced(self, pixels: NDArray[np.uint8], reduce: Reduce) -> tuple[Floats, Floats]:
+        cls, patches = map(reduce, self._tokens(pixels))
+        return cls.cpu().numpy(), patches.cpu().numpy()
+
+    def _tokens(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
+        """CLS (N, C) and patch tokens (N, H, W, C), still on the device."""
         with torch.inference_mode(), self._autocast():
             raw = torch.from_numpy(np.ascontiguousarray(pixels)).to(self._device)
             normalised = (raw.float() / 255 - self._mean) / self._std
             final = self._model(pixel_values=normalised.permute(0, 3, 1, 2)).last_hidden_state
             taps = self._taps | {"final": final}
-            tokens = torch.cat([taps[layer] for layer in self.layers], dim=-1).float().cpu().numpy()
+            tokens = torch.cat([taps[layer] for layer in self.layers], dim=-1).float()
         self._taps.clear()
         patches = tokens[:, self.spec.prefix :].reshape(len(pixels), *self.grid, self.channels)
         return tokens[:, 0], patches
