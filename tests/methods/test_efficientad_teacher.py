@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods import Lesson, Photo, Workbench, get_method
+from dinosaur_ad.methods.efficientad import teacher_parts as parts
 from dinosaur_ad.methods.efficientad import teacher_training as teaching
 from dinosaur_ad.methods.efficientad.teacher_training import Pretrained, Recipe, pretrain_teacher
 
@@ -97,6 +98,22 @@ def test_a_half_made_teacher_of_other_settings_is_not_touched(tmp_path: Path, mo
             make(tmp_path)
     with pytest.raises(InputError, match="half-made teacher of other settings"):
         make(tmp_path, recipe=Recipe(**{**vars(SMALL), "rate": 0.5}))
+
+
+def test_a_teacher_is_the_same_whatever_is_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = make(tmp_path, name="kept")
+    monkeypatch.setattr(parts, "HELD_BYTES", 2 * 64 * 64 * 3)  # of ten prepared images a few
+    read = make(tmp_path, name="read")
+    one, other = load_file(kept.path), load_file(read.path)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_images_that_are_kept_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+    real = parts.read_image
+    monkeypatch.setattr(parts, "read_image", lambda path: asked.append(path) or real(path))
+    make(tmp_path)  # 5 images, measured at one size, then 36 taken of them at two sizes
+    assert len(asked) <= 3 * 5  # two threads may meet an image at the same time
 
 
 def test_unreadable_images_are_passed_over_and_counted(tmp_path: Path) -> None:
