@@ -49,8 +49,8 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 
 Floats = NDArray[np.float32]
 
-# Calibration images of a block. With folds more of the first ones of a task: a threshold of 2.5 % lies between the highest
-# few scores, and from 200 it scatters (docs/presets.md).
+# Calibration images of a block. With folds more of the first ones of a task: a threshold of 2.5 % lies between the few
+# highest scores, and from 200 it scatters (docs/presets.md).
 CALIBRATION_IMAGES, FIRST_CALIBRATION_IMAGES = 200, 400
 LARGEST = 200
 """Images up to which the bank of a product grows that learns from pictures nobody has looked at; later ones take the
