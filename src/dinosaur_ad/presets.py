@@ -38,16 +38,19 @@ class Preset:
     copies: int
     budget: int | None
     # How an image is scored: neighbours within `radius`; with one reading, the mean of the `top` share of patches (0:
-    # the maximum), with several, what core/readings.py says.
+    # the maximum), with several, what core/readings.py says. Their map is fused with a softness: 1, as the score.
     radius: int
     top: float
     readings: tuple[str, ...]
+    map_softness: float
     # Which banks are used: those of the `limit` nearest prototypes, none farther than `margin` times the nearest.
     describe_patches: bool
     limit: int
     margin: float
-    # Where thresholds come from, and the share of normal images that may exceed them.
+    # Where thresholds come from, and the share of normal images that may exceed them. Unseen normals are held out in
+    # so many `folds`; with 0 in 5 to 20, the fewer the more images there are, as earlier versions did.
     calibration: Literal["unseen", "in-sample"]
+    folds: int
     false_alarms: float
 
     def __post_init__(self) -> None:
@@ -80,7 +83,14 @@ class Preset:
         return cls(**settings | {"layers": tuple(settings["layers"]), "readings": tuple(settings["readings"])})
 
 
-GAINED: dict[str, Any] = {"exposure": False, "copies": 0, "budget": None, "readings": ["point"]}
+GAINED: dict[str, Any] = {
+    "exposure": False,
+    "copies": 0,
+    "budget": None,
+    "readings": ["point"],
+    "map_softness": 1.0,
+    "folds": 0,
+}
 """By name of a setting that presets have gained: its value for a preset that was stored before, so that a store made
 then gives the same scores."""
 
@@ -105,10 +115,12 @@ PAPER = Preset(
     radius=3,
     top=0.0,
     readings=("point",),
+    map_softness=1.0,
     describe_patches=False,
     limit=1,
     margin=float("inf"),
     calibration="in-sample",
+    folds=0,
     false_alarms=0.025,
 )
 
@@ -128,10 +140,12 @@ FAST = Preset(
     radius=1,
     top=0.01,
     readings=("point",),
+    map_softness=1.0,
     describe_patches=True,
     limit=5,
     margin=1.5,
     calibration="unseen",
+    folds=0,
     false_alarms=0.025,
 )
 
@@ -146,6 +160,8 @@ DEFAULT = replace(
     copies=3,
     budget=8_000_000,
     readings=("located", "coarse"),
+    map_softness=8.0,
+    folds=40,
 )
 
 BEST = replace(DEFAULT, name="best", size=448, budget=64_000_000)

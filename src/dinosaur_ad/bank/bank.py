@@ -204,7 +204,7 @@ def read_images(
     if len(preset.readings) > 1:
         if scale is None:
             raise ValueError("several readings need what is usual for each")
-        return fuse(distances, scale, preset.readings, zone, tiles)
+        return fuse(distances, scale, preset.readings, zone, tiles, softness=preset.map_softness)
     if zone is None:
         score_N = np.asarray(to_numpy(pool(distances.point_NHW, preset.top / tiles)), np.float32)
         return Fused(score_N, np.asarray(to_numpy(distances.point_NHW)), score_N[:, None])

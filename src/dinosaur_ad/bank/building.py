@@ -49,8 +49,9 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 
 Floats = NDArray[np.float32]
 
-# Calibration images; more would not change the threshold noticeably, fewer would.
-CALIBRATION_IMAGES = 200
+# Calibration images of a block. With folds more of the first ones of a task: a threshold of 2.5 % lies between the few
+# highest scores, and from 200 it scatters (docs/presets.md).
+CALIBRATION_IMAGES, FIRST_CALIBRATION_IMAGES = 200, 400
 LARGEST = 200
 """Images up to which the bank of a product grows that learns from pictures nobody has looked at; later ones take the
 place of what others cover."""
@@ -266,7 +267,7 @@ class BankBuilder:
         self.see_light(features)
         count, height, width, channels = patches_NHWC.shape
         # Calibration scores no more of them than this; held-out ones are counted when they come.
-        scores = len(self.calibration) + min(count, CALIBRATION_IMAGES + count // 5 + 1)
+        scores = len(self.calibration) + min(count, self._to_score + count // (self.preset.folds or 5) + 1)
         frame = self._frame(height, width, channels, total, scores, descriptor_NC.shape[1])
         old = self._contents
         all_copies = (old.copies if old else 0) + (len(copies.copy_of_P) if copies else 0)
@@ -308,6 +309,12 @@ class BankBuilder:
     def _share_of(self, images: int) -> int:
         return max(self.preset.minimum, int(self.preset.ratio * images + 1e-9))
 
+    @property
+    def _to_score(self) -> int:
+        """How many images of a block are scored by a memory without them, at the least; all, where there are fewer."""
+        missing = FIRST_CALIBRATION_IMAGES - len(self.calibration) if self.preset.folds else 0
+        return max(CALIBRATION_IMAGES, missing)
+
     def calibrate(self, patches_NHWC: Array) -> None:
         """Score held-out normal images with the bank as it is, for the threshold."""
         self._fit(len(self.calibration) + patches_NHWC.shape[0])
@@ -346,9 +353,9 @@ class BankBuilder:
             return [_Unseen(np.arange(count), distances)]
         scored = []
         if total > 1 and (self._kind == "unseen" or len(self.preset.readings) > 1):
-            # A fifth less hardly thins a large memory; a small one needs nearly all its images to be itself.
-            parts = min(20, max(5, 2000 // total))
-            split = list(unseen_parts(count, at_least=CALIBRATION_IMAGES, parts=parts, seed=self._seed))
+            # Without folds: a fifth less hardly thins a large memory; a small one needs nearly all its images.
+            parts = self.preset.folds or min(20, max(5, 2000 // total))
+            split = list(unseen_parts(count, at_least=self._to_score, parts=parts, seed=self._seed))
             rests = [rest for _, rest in split]
             memories = block.remembered_parts(self.members, known, known_coarse, self._seed, rests)
             for (held_out, _), (members, coarse) in zip(split, memories, strict=True):

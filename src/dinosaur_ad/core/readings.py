@@ -8,7 +8,8 @@
 
 The logarithm of a reading of an unseen normal image is close to normally distributed. So each reading becomes a number
 of deviations from its usual value, and the score is their log-mean-exp: a reading that stands out decides, and several
-that rise together count more than one.
+that rise together count more than one. The map of a softness above 1 is nearer to the mean of the readings at a place:
+each lies high around a defect, at other places, and where both do is the defect.
 """
 
 from __future__ import annotations
@@ -195,10 +196,16 @@ def reading_scale(
 
 
 def fuse(
-    distances: Distances, scale: ReadingScale, names: tuple[str, ...], zone: Zone | None = None, tiles: int = 1
+    distances: Distances,
+    scale: ReadingScale,
+    names: tuple[str, ...],
+    zone: Zone | None = None,
+    tiles: int = 1,
+    *,
+    softness: float = 1.0,
 ) -> Fused:
     """Score, map and readings of images. A score of 1 is usual for a normal image, and one of 1.17 lies two usual
-    deviations above it. Outside a zone the map is zero.
+    deviations above it. Outside a zone the map is zero; ``softness`` is that of the map alone.
 
     >>> scale = ReadingScale(np.ones((2, 2), np.float32), np.zeros(1, np.float32), np.full(1, SPREAD, np.float32))
     >>> fuse(Distances(np.full((1, 2, 2), 1.5, np.float32)), scale, ("point",)).score_N.round(3).tolist()
@@ -210,19 +217,24 @@ def fuse(
     full = [
         spread_out(each, height, width) if name == "coarse" else each for each, name in zip(maps, names, strict=True)
     ]
-    map_NHW = fuse_readings(np.stack(full, axis=-1), scale.mean_R, scale.spread_R)
+    map_NHW = fuse_readings(np.stack(full, axis=-1), scale.mean_R, scale.spread_R, softness)
     if zone is not None:
         map_NHW = map_NHW * zone.patches_HW
     return Fused(fuse_readings(reading_NR, scale.mean_R, scale.spread_R), map_NHW, reading_NR)
 
 
-def fuse_readings(reading_R: Floats, mean_R: Floats, spread_R: Floats) -> Floats:
+def fuse_readings(reading_R: Floats, mean_R: Floats, spread_R: Floats, softness: float = 1.0) -> Floats:
     """Readings ``(..., R)`` as one score ``(...)``: the log-mean-exp of their deviations, in usual deviations, as a
-    factor. NaN stays NaN."""
-    deviation_R = (_logs(reading_R) - mean_R) / spread_R
+    factor; the larger the ``softness``, the nearer to their mean. NaN stays NaN.
+
+    >>> two, mean, spread = np.exp(np.float32([0.0, 0.16])), np.zeros(2, np.float32), np.full(2, SPREAD, np.float32)
+    >>> [round(float(np.log(fuse_readings(two, mean, spread, softness))), 3) for softness in (1, 8, 1000)]
+    [0.115, 0.085, 0.08]
+    """
+    deviation_R = (_logs(reading_R) - mean_R) / (spread_R * np.float32(softness))
     highest = deviation_R.max(axis=-1, keepdims=True)
     fused = highest[..., 0] + np.log(np.exp(deviation_R - highest).mean(axis=-1))
-    return np.asarray(np.exp(SPREAD * fused), np.float32)
+    return np.asarray(np.exp(np.float32(SPREAD * softness) * fused), np.float32)
 
 
 def _logs(values: Floats) -> Floats:

@@ -63,7 +63,7 @@ def add_bank(model: onnx.ModelProto, bank: GraphBank, preset: Preset) -> onnx.Mo
         maker.op("Reshape", point, maker.constant(np.array([-1, height, width])), output="map")
         _pool(maker, point, height * width, preset.top, output="score")
     else:
-        _add_readings(maker, features, point, bank.memory, bank.scale, preset.readings)
+        _add_readings(maker, features, point, bank.memory, bank.scale, preset)
     # Not "greater": a score that is no number must alarm.
     within = maker.op("LessOrEqual", "score", maker.constant(np.array(bank.threshold, np.float32)))
     maker.op("Not", within, output="anomalous")
@@ -154,12 +154,12 @@ def _median(maker: GraphBuilder, distances: str, patches: int) -> str:
 
 
 def _add_readings(
-    maker: GraphBuilder, features: str, point: str, memory: Memory, scale: ReadingScale, names: tuple[str, ...]
+    maker: GraphBuilder, features: str, point: str, memory: Memory, scale: ReadingScale, preset: Preset
 ) -> None:
     """The outputs ``score`` and ``map``, as :func:`~dinosaur_ad.core.readings.fuse` makes them."""
     height, width = scale.usual_HW.shape
     scores, maps = [], []
-    for name in names:
+    for name in preset.readings:
         distances, places = point, height * width
         if name == "located":
             share_L = np.sqrt(np.float32(scale.usual_HW.mean()) / scale.usual_HW).reshape(1, -1)
@@ -172,7 +172,7 @@ def _add_readings(
         scores.append(_pool(maker, distances, places, TOP[name]))
         maps.append(_spread_out(maker, distances, height, width) if name == "coarse" else distances)
     _fuse(maker, scores, scale, output="score")
-    maker.reshape(_fuse(maker, maps, scale), -1, height, width, output="map")
+    maker.reshape(_fuse(maker, maps, scale, preset.map_softness), -1, height, width, output="map")
 
 
 def _windows(maker: GraphBuilder, features: str, height: int, width: int) -> str:
@@ -210,17 +210,20 @@ def spreading(side: int) -> Floats:
     return spread_out(np.eye(len(averaging(side)), dtype=np.float32)[:, :, None], side, 1)[:, :, 0].T
 
 
-def _fuse(maker: GraphBuilder, values: list[str], scale: ReadingScale, output: str | None = None) -> str:
+def _fuse(
+    maker: GraphBuilder, values: list[str], scale: ReadingScale, softness: float = 1.0, output: str | None = None
+) -> str:
     """Readings of one shape as one, as :func:`~dinosaur_ad.core.readings.fuse_readings` does it."""
     deviations = []
     for value, mean, spread in zip(values, scale.mean_R, scale.spread_R, strict=True):
         logs = maker.op("Log", maker.op("Max", value, maker.constant(np.array(LEAST, np.float32))))
         above = maker.op("Sub", logs, maker.constant(np.array(mean, np.float32)))
-        deviations.append(maker.op("Div", above, maker.constant(np.array(spread, np.float32))))
+        deviations.append(maker.op("Div", above, maker.constant(np.array(spread * np.float32(softness), np.float32))))
     highest = maker.op("Max", *deviations)
     mean_exp = maker.op("Mean", *(maker.op("Exp", maker.op("Sub", each, highest)) for each in deviations))
     fused = maker.op("Add", highest, maker.op("Log", mean_exp))
-    return maker.op("Exp", maker.op("Mul", fused, maker.constant(np.array(SPREAD, np.float32))), output=output)
+    unit = maker.constant(np.array(SPREAD * softness, np.float32))
+    return maker.op("Exp", maker.op("Mul", fused, unit), output=output)
 
 
 # --- places ---
