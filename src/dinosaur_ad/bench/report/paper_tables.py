@@ -20,6 +20,7 @@ from dinosaur_ad.bench.report.report_rows import (
     geometry_note,
     in_paper_order,
     paper_scenario,
+    rows_of,
     seed_note,
 )
 from dinosaur_ad.bench.report.row_groups import CONTINUOUS, DISCRETE, CellGroup, main_methods, methods_of, scenarios_of
@@ -45,9 +46,9 @@ def overview_table(groups: Sequence[CellGroup]) -> Table:
     """The image AUROC of each measured method, and below it what the paper prints for the same methods."""
     marks, scenarios = Marks(), scenarios_of(groups)
     measured = []
-    for method in methods_of(groups):
-        own = {group.scenario: group for group in groups if group.method == method}
-        measured.append([marks.name(next(iter(own.values()))), _training(own.values()), *_aurocs(own, scenarios)])
+    for own in chain.from_iterable(rows_of(method, groups) for method in methods_of(groups)):
+        first = next(iter(own.values()))
+        measured.append([marks.name(first), _training(own.values()), *_aurocs(own, scenarios, marks)])
     blocks = [TableBlock("", finish(measured, _best_of_each(scenarios)))]
     known = {paper().method_of(group.method) for group in groups}
     printed = [_printed_aurocs(key, scenarios) for key in paper().methods if key in known]
@@ -72,9 +73,9 @@ def short_table(groups: Sequence[CellGroup]) -> Table:
     rows = []
     for method in chain.from_iterable(_with_most_measured(method, groups) for method in main_methods(groups)):
         if paper().method_of(method) is not None:
-            own = {group.scenario: group for group in groups if group.method == method}
-            label = row_label(next(iter(own.values())).first)
-            rows.append([words(label), _training(own.values()), *_aurocs(own, scenarios, spread=False)])
+            for own in rows_of(method, groups):
+                label = row_label(next(iter(own.values())).first)
+                rows.append([words(label), _training(own.values()), *_aurocs(own, scenarios)])
     columns = (
         Column("Method", words=True),
         Column(TRAINING, words=True),
@@ -92,11 +93,19 @@ def _with_most_measured(method: str, groups: Sequence[CellGroup]) -> list[str]:
     return [method] if most == method or counts[most] == counts[method] else [most, method]
 
 
-def _aurocs(own: dict[str, CellGroup], scenarios: Sequence[str], *, spread: bool = True) -> list[Entry]:
-    found = [measure(own[scenario], numbers.auroc) if scenario in own else None for scenario in scenarios]
-    return [
-        figure(math.nan) if each is None else figure(each.mean, each.spread if spread else math.nan) for each in found
-    ]
+def _aurocs(own: dict[str, CellGroup], scenarios: Sequence[str], marks: Marks | None = None) -> list[Entry]:
+    """With ``marks`` a figure has its spread over seeds, and the number of its note if that is not the row's."""
+    return [_auroc(own.get(scenario), next(iter(own.values())), marks) for scenario in scenarios]
+
+
+def _auroc(group: CellGroup | None, first: CellGroup, marks: Marks | None) -> Entry:
+    if group is None:
+        return figure(math.nan)
+    found = measure(group, numbers.auroc)
+    if marks is None:
+        return figure(found.mean)
+    number, of_row = marks.number(group), marks.number(first)
+    return figure(found.mean, found.spread, mark="" if number == of_row else number)
 
 
 def _printed_aurocs(method: str, scenarios: Sequence[str]) -> list[Entry]:

@@ -30,12 +30,16 @@ class Marks:
 
     def name(self, group: CellGroup) -> Entry:
         """The method's name with the number of its note."""
+        return words(row_label(group.first), self.number(group))
+
+    def number(self, group: CellGroup) -> str:
+        """The number of the note on a group's encoder and weights."""
         about = str(group.first.info.get("description") or group.first.info.get("encoder") or "encoder not recorded")
         label = row_label(group.first)
         _note_once(self.methods.setdefault(about, []), label)
         if said := published_words(group.method):
             _note_once(self.published.setdefault(said, []), label)
-        return words(label, str(list(self.methods).index(about) + 1))
+        return str(list(self.methods).index(about) + 1)
 
     def notes(self) -> list[Note]:
         """The notes, in the order of their numbers, and what the column of training means."""
@@ -50,6 +54,15 @@ class Marks:
 def _note_once(names: list[str], name: str) -> None:
     if name not in names:
         names.append(name)
+
+
+def rows_of(method: str, groups: Iterable[CellGroup]) -> list[dict[str, CellGroup]]:
+    """A method's groups by scenario, one row for each form that it has by name: what ran half a schedule says so."""
+    rows: dict[str, dict[str, CellGroup]] = {}
+    for group in groups:
+        if group.method == method:
+            rows.setdefault(row_label(group.first), {})[group.scenario] = group
+    return list(rows.values())
 
 
 def paper_scenario(scenario: str) -> str | None:

@@ -100,8 +100,8 @@ def words(text: str, mark: str = "") -> Entry:
     return Entry(TableCell(text, mark=mark))
 
 
-def figure(value: float, spread: float = math.nan, digits: int = 3) -> Entry:
-    """A number, with its spread over seeds where there is one, or a dash.
+def figure(value: float, spread: float = math.nan, digits: int = 3, mark: str = "") -> Entry:
+    """A number, with its spread over seeds where there is one and the number of a note of its own, or a dash.
 
     >>> figure(0.9281).cell.text, figure(0.9281, 0.0034).cell.text, figure(math.nan).cell.text
     ('0.928', '0.928 ± 0.003', '–')
@@ -109,7 +109,7 @@ def figure(value: float, spread: float = math.nan, digits: int = 3) -> Entry:
     if math.isnan(value):
         return Entry(TableCell())
     text = _number(value, digits) + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
-    return Entry(TableCell(text), value)
+    return Entry(TableCell(text, mark=mark), value)
 
 
 def difference(value: float) -> Entry:
