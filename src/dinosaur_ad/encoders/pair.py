@@ -91,9 +91,10 @@ class PairSpec(EncoderSpec):
 
     def identity(self) -> dict[str, Any]:
         """What decides the tail, for the fingerprint; the weights of both have a hash of their own."""
-        names = ("family", "patch", "width", "depth", "heads", "registers", "native_size", "eps")
-        names += ("block", "depths", "strided_first")
-        second = {name: getattr(self.second, name) for name in names if hasattr(self.second, name)}
+        vit = ("family", "patch", "width", "depth", "heads", "registers", "native_size", "eps")
+        residual = ("width", "block", "depths", "strided_first")
+        names = vit if isinstance(self.second, EncoderSpec) else residual
+        second = {name: getattr(self.second, name) for name in names}
         return {"tail": TAIL, "weight": self.weight, "channels": self.tail, "second": second}
 
 
@@ -182,7 +183,8 @@ def reduction(channels: int, kept: int) -> Matrix | None:
     seed = f"{TAIL} {kept} {channels}".encode()
     drawn = np.frombuffer(hashlib.shake_256(seed).digest(-(-kept * channels // 8)), np.uint8)
     signs = np.unpackbits(drawn)[: kept * channels].reshape(kept, channels)
-    return (2.0 * signs - 1).astype(np.float32) / np.float32(math.sqrt(kept))
+    matrix: Matrix = (2 * signs.astype(np.float32) - 1) / np.float32(math.sqrt(kept))
+    return matrix
 
 
 def onto_grid(cells: int, places: int) -> Matrix:
