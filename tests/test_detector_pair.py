@@ -102,7 +102,7 @@ def test_int8_inspects_what_float32_learned(tmp_path: Path) -> None:
 
 
 def test_without_one_length_the_parts_cannot_be_weighed() -> None:
-    with pytest.raises(InputError, match="'paper' does not scale tokens to one length.*or one encoder") as error:
+    with pytest.raises(InputError, match=r"'paper' does not scale tokens to one length.*or one encoder") as error:
         Dinosaur(encoder=PAIR, preset="paper")
     assert str(error.value).endswith(".")
     with pytest.raises(InputError, match="does not scale tokens"):

@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from safetensors.numpy import save_file
 
-from dinosaur_ad.encoders import Encoder, ResNetSpec, compare_tokens, get_spec, load_encoder, load_resnet, prepare, registry
+from dinosaur_ad.encoders import (
+    Encoder,
+    ResNetSpec,
+    compare_tokens,
+    get_spec,
+    load_encoder,
+    load_resnet,
+    prepare,
+    registry,
+)
 from dinosaur_ad.encoders.auto import sample_images
 from dinosaur_ad.encoders.graph.resnet_graph import add_maps
 from dinosaur_ad.encoders.graph.vit_graph import IR_VERSION, OPSET, GraphBuilder

@@ -199,4 +199,5 @@ def onto_grid(cells: int, places: int) -> Matrix:
     reach = max(ratio, 1.0)
     centre = (np.arange(places) + 0.5) * ratio - 0.5
     share = np.maximum(0, 1 - np.abs(centre[:, None] - np.arange(cells)) / reach)
-    return (share / share.sum(axis=1, keepdims=True)).astype(np.float32)
+    matrix: Matrix = (share / share.sum(axis=1, keepdims=True)).astype(np.float32)
+    return matrix
