@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +164,15 @@ def test_other_run_times_and_precisions_pass_the_parity_check(name: str, provide
     assert encoder.fingerprint == reference.fingerprint
     alone = encoder.encode_prepared(images[1:2])
     assert cosine(alone.patches, tokens.patches[1:2]) > 0.99999  # whatever its neighbours
+
+
+def test_encoding_with_both_loads_neither_torch_nor_transformers() -> None:
+    program = (
+        "import sys, numpy as np, dinosaur_ad.encoders as e;"
+        f"e.load_encoder('{BESIDE_RESNET}', size={SIZE}).encode(np.zeros((1, 9, 9, 3), np.uint8));"
+        "assert not {'torch', 'transformers'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 # --- the grid and the signs ---
