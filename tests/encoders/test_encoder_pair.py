@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -307,6 +308,9 @@ def test_the_second_networks_weights_come_from_the_file_that_was_added(
     added = load_encoder("tiny-dinov2+narrow", layers=(0,), size=SIZE)
     assert added.weights_source == "seed:2 + file:narrow.safetensors"
     assert "weights from the local file narrow.safetensors" in str(added.info()["description"])
+    weights.add("narrow", file.rename(tmp_path / "mine + yours.safetensors"), progress=quiet)
+    odd = load_encoder("tiny-dinov2+narrow", layers=(0,), size=SIZE)
+    assert "weights from seed:2 + file:mine + yours.safetensors, in the arch" in str(odd.info()["description"])
     narrow(monkeypatch, source="seed:11")
     exact = load_encoder("tiny-dinov2+narrow", layers=(0,), size=SIZE)
     assert cosine(added.encode(images).patches, exact.encode(images).patches) > 0.999  # float16
@@ -335,3 +339,17 @@ def test_the_measured_pairs_of_the_registry_can_be_made() -> None:
         assert isinstance(spec, PairSpec)
         assert spec.tail == 384
         assert {"first.norm.weight", "second.embedder.embedder.convolution.weight"} <= spec.tensor_shapes().keys()
+
+
+def test_the_real_second_network_gives_the_tail_that_torch_gives(images: Images) -> None:
+    pytest.importorskip("transformers")
+    folder = os.environ.get("DINOSAUR_WEIGHTS")
+    if not folder:
+        pytest.skip("DINOSAUR_WEIGHTS is not set: this test needs the real weights that it points to")
+    weights.add("resnet50-v1", Path(folder) / "resnet50_imagenet_stage3_fp16.safetensors", progress=quiet)
+    ours, theirs = (
+        load_encoder("tiny-dinov2+resnet50-v1", layers=(0,), size=2 * SIZE, provider=provider).encode(images)
+        for provider in (None, "torch")
+    )
+    assert cosine(ours.patches[..., -16:], theirs.patches[..., -16:]) > 0.9999
+    assert float(np.linalg.norm(ours.patches[0, 0, 0, -16:] - ours.patches[1, 8, 8, -16:])) > 0.05

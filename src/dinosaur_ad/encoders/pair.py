@@ -23,6 +23,8 @@ from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec, ResNetSpec, Sh
 from dinosaur_ad.errors import EncoderError
 
 SEPARATOR = "+"
+JOINED = " + "
+"""Between the origins of both networks' weights."""
 TAIL = "tail v1"
 """Part of the fingerprint of a pair: change it with what the tail is."""
 WEIGHT = 1.0
@@ -84,9 +86,9 @@ class PairSpec(EncoderSpec):
 
     def describe(self, source: str) -> str:
         """Both descriptions, of weights from ``source`` as :func:`joined_source` writes it."""
-        sources = source.split(" + ")
-        if len(sources) != len(self.parts):
-            return self.description
+        sources = source.split(JOINED)
+        if len(sources) != len(self.parts):  # the name of a file has it too
+            return f"weights from {source}, in the architecture of: {self.description}"
         return "; with ".join(part.describe(each) for part, each in zip(self.parts, sources, strict=True))
 
     def identity(self) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class PairSpec(EncoderSpec):
 
 def joined_source(sources: list[str]) -> str:
     """Where the weights of both networks come from, in one text."""
-    return " + ".join(sources)
+    return JOINED.join(sources)
 
 
 def part_names(name: str) -> tuple[str, ...]:
