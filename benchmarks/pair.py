@@ -11,6 +11,8 @@ inspected, evenly spread over the files, with their product given. The pair enco
 times: for the first network's part, for the second's, for both, and for both in a bank of 16 instead of 8 MB. A set
 that is in the result already is not measured again.
 
+From the stored scores it is also computed what two banks, one for each network, would say whose scores are fused.
+
 The length of the second network's part (its weight) is tried too, on half as many normals without moved copies; the
 weight of each product is then the one that is best on the others.
 """
@@ -39,6 +41,7 @@ from dinosaur_ad.bench.environment import environment
 from dinosaur_ad.bench.metrics import task_tally
 from dinosaur_ad.core.features import combine_blocks
 from dinosaur_ad.core.metrics import auroc
+from dinosaur_ad.core.readings import SPREAD
 from dinosaur_ad.datasets import Sample, mtd_scenario, mvtec_scenario
 from dinosaur_ad.datasets.loco import loco_scenario
 from dinosaur_ad.datasets.tasks import Task
@@ -247,18 +250,32 @@ WORDS = {"first": "dinov2s-focus", "second": "resnet50-v1", "pair": "pair", "roo
 
 
 def table(document: Mapping[str, Any]) -> list[str]:
-    """Image and pixel AUROC of each product, and their means."""
-    head = [f"{words}: image" for words in WORDS.values()] + [f"{words}: pixel" for words in WORDS.values()]
-    lines = [f"| product | normals | good, bad | {' | '.join(head)} |", "|---|--:|--:|" + "--:|" * len(head)]
-    columns: list[list[float]] = []
-    for name, found in document["sets"].items():
-        values = [found["ways"][way][kind] for kind in ("auroc", "pixel_auroc") for way in WORDS]
-        columns.append(values)
+    """Image and pixel AUROC of each product, their means, and those without the product that gains most."""
+    sets = document["sets"]
+    image = [*WORDS.values(), "both scores fused"]
+    pixel = [WORDS[way] for way in ("first", "second", "pair")]
+    lines = [f"| product | normals | good, bad | {' | '.join([*image, *(f'{each}: pixel' for each in pixel)])} |"]
+    lines.append("|---|--:|--:|" + "--:|" * (len(image) + len(pixel)))
+    rows = []
+    for name, found in sets.items():
+        ways = found["ways"]
+        row = [ways[way]["auroc"] for way in WORDS] + [fused_auroc(found)]
+        row += [ways[way]["pixel_auroc"] for way in ("first", "second", "pair")]
+        rows.append(row)
         tests = ", ".join(map(str, found["tests"]))
-        lines.append(f"| {name} | {found['normals']} | {tests} | {' | '.join(f'{each:.3f}' for each in values)} |")
-    means = np.mean(columns, axis=0)
-    lines.append(f"| **mean** | | | {' | '.join(f'**{each:.3f}**' for each in means)} |")
+        lines.append(f"| {name} | {found['normals']} | {tests} | {' | '.join(f'{each:.3f}' for each in row)} |")
+    values, names = np.asarray(rows), list(sets)
+    most = int((values[:, 2] - values[:, 0]).argmax())
+    for words, kept in (("mean", values), (f"mean without {names[most]}", np.delete(values, most, axis=0))):
+        lines.append(f"| **{words}** | | | {' | '.join(f'**{each:.3f}**' for each in kept.mean(axis=0))} |")
     return lines
+
+
+def fused_auroc(found: Mapping[str, Any]) -> float:
+    """Image AUROC where each network has a bank of its own and their scores are fused as readings are."""
+    labels = np.repeat([0, 1], found["tests"])
+    first, second = (np.log(found["ways"][way]["scores"]) / SPREAD for way in ("first", "second"))
+    return float(auroc(np.logaddexp(first, second), labels))
 
 
 def cost_table(document: Mapping[str, Any]) -> list[str]:
