@@ -97,3 +97,17 @@ def test_an_export_is_of_the_pair(taught: Path, tmp_path: Path, capsys: Capture)
     assert main(["export", "--store", str(taught), "--out", str(out)]) == 0
     assert json.loads((out / "manifest.json").read_text())["encoder"] == PAIR
     assert f"exported '{PAIR}'" in capsys.readouterr().out
+
+
+def test_the_benchmark_takes_a_pair_for_the_method_that_can_and_refuses_it_for_others(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    pair, out = f"dinosaur.encoder={PAIR}", tmp_path / "runs"
+    run = ["bench", "run", "--suite", "tiny", "--out", str(out)]
+    assert main([*run, "--methods", "dinosaur", "--set", pair, "--set", "dinosaur.size=112"]) == 0
+    (cell,) = out.rglob("result.json")
+    assert [part["encoder"] for part in json.loads(cell.read_text())["info"]["parts"]] == PAIR.split("+")
+    capsys.readouterr()
+    pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
+    assert main([*run, "--methods", "patchcore", "--set", f"patchcore.backbone={PAIR}"]) != 0
+    assert f"'{PAIR}' is a pair, and one network is needed here" in "".join(capsys.readouterr())
