@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dinosaur_ad.encoders.base import Layer
 from dinosaur_ad.encoders.graph.resnet_graph import add_maps
 from dinosaur_ad.encoders.graph.vit_graph import GraphBuilder, add_tokens, as_model, build_graph
-from dinosaur_ad.encoders.pair import PairSpec, kept_channels, onto_grid, reduction
+from dinosaur_ad.encoders.pair import STAGE_STRIDES, PairSpec, kept_channels, onto_grid, reduction
 from dinosaur_ad.encoders.specs import EncoderSpec
 
 TINY = np.finfo(np.float32).tiny
@@ -81,7 +81,7 @@ def _maps(
         names = add_maps(graph, second, tensors)
         return [
             (name, channels, size // stride)
-            for name, channels, stride in zip(names, second.channels[1:], (8, 16), strict=True)
+            for name, channels, stride in zip(names, spec.map_channels, STAGE_STRIDES, strict=True)
         ]
     side, width = size // second.patch, second.width
     blocks = graph.reshape(add_tokens(graph, second, tensors, layers, size)[1], 0, side, side, len(layers), width)
