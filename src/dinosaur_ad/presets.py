@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from dinosaur_ad._schema import PRESET
 from dinosaur_ad.encoders.base import check_layers, check_size
-from dinosaur_ad.encoders.registry import list_specs
+from dinosaur_ad.encoders.pair import PairSpec
+from dinosaur_ad.encoders.registry import find_spec
 from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.errors import EncoderError, InputError
 
@@ -187,7 +188,7 @@ def as_shipped(preset: str | Preset, encoder: str) -> Preset:
     >>> as_shipped("default", "dinov2s-focus") == DEFAULT
     True
     """
-    found, spec = get_preset(preset), list_specs().get(encoder)
+    found, spec = get_preset(preset), find_spec(encoder)
     if preset != "default" or not isinstance(spec, EncoderSpec) or not spec.preset:
         return found
     return Preset.from_json(found.to_json() | dict(spec.preset))
@@ -202,7 +203,12 @@ def preset_for(preset: str | Preset, encoder: str, changes: Mapping[str, Any] | 
     :raises InputError: a preset by name that does not fit; what is given as an object or as a change, and an unknown
         encoder, are refused when the encoder is loaded.
     """
-    found, given, spec = as_shipped(preset, encoder), dict(changes or {}), list_specs().get(encoder)
+    found, given, spec = as_shipped(preset, encoder), dict(changes or {}), find_spec(encoder)
+    if isinstance(spec, PairSpec) and not given.get("normalise", found.normalise):
+        raise InputError(
+            f"The preset '{found.name}' does not scale tokens to one length, without which the two parts of "
+            f"'{encoder}' cannot be weighed against each other; choose another preset, or one encoder."
+        )
     if isinstance(preset, str) and isinstance(spec, EncoderSpec):
         try:
             if "layers" not in given:

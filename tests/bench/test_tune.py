@@ -30,7 +30,7 @@ from dinosaur_ad.datasets import Scenario
 from dinosaur_ad.datasets.samples import Sample
 from dinosaur_ad.datasets.synthetic import synthetic_drift_scenario, synthetic_scenario
 from dinosaur_ad.encoders import EncoderSpec, check_layers, check_size, get_spec
-from dinosaur_ad.errors import InputError
+from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.presets import DEFAULT, Preset, preset_for
 
 START = TuneSettings.from_json(DEFAULT.to_json())
@@ -322,3 +322,11 @@ def test_test_images_of_one_class_are_refused(where: RunOptions, monkeypatch: py
     monkeypatch.setattr(tune, "open_scenario", without_defects)
     with pytest.raises(InputError, match="'small/gear' are of one class"):
         run_tune(tiny_plan(), ["small"], where, quiet)
+
+
+def test_the_sizes_that_are_tried_for_a_pair_are_those_of_both_grids() -> None:
+    plan = plan_tune("dinov2s-focus+resnet50-v1", vary=["size", "layers"])
+    assert plan.space["size"] == (224, 336)
+    assert all(max(layers) < 12 for layers in plan.space["layers"])
+    with pytest.raises(EncoderError, match="There is no encoder 'resnet50v1' for the pair"):
+        plan_tune("dinov2s-focus+resnet50v1")

@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad.encoders import get_spec, load_encoder
 from dinosaur_ad.encoders import registry as registry_module
-from dinosaur_ad.encoders.graph.vit_graph import build_graph
+from dinosaur_ad.encoders.graph.pair_graph import encoder_graph
 from dinosaur_ad.encoders.registry import EncoderSpec
 from dinosaur_ad.encoders.weights import local as weights
 from dinosaur_ad.encoders.weights.convert import tensors_sha256
@@ -183,8 +183,8 @@ def test_a_cached_graph_is_used_and_a_damaged_one_rebuilt(
     weights.add("toy", toy[1], progress=quiet)
     image = np.random.default_rng(1).integers(0, 256, (1, 28, 28, 3), dtype=np.uint8)
     first = load_encoder("toy", size=28).encode(image)
-    builder = Mock(side_effect=build_graph)
-    monkeypatch.setattr("dinosaur_ad.encoders.backends.onnx_backend.build_graph", builder)
+    builder = Mock(side_effect=encoder_graph)
+    monkeypatch.setattr("dinosaur_ad.encoders.backends.onnx_backend.encoder_graph", builder)
     load_encoder("toy", size=28)
     builder.assert_not_called()
     (graph,) = (home / "graphs").iterdir()

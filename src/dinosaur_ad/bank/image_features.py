@@ -132,7 +132,13 @@ class FeatureExtractor:
     def _combine(self, token_C: Array) -> Array:
         """The features that the preset makes of the blocks' tokens."""
         preset = self._preset
-        return combine_blocks(token_C, len(preset.layers), normalise=preset.normalise, average=preset.average)
+        return combine_blocks(
+            token_C,
+            len(preset.layers),
+            normalise=preset.normalise,
+            average=preset.average,
+            tail=self.encoder.tail,
+        )
 
     def descriptors(self, cls_NC: Floats, patches_NHWC: Floats) -> Floats:
         """What images are routed by (N, C')."""

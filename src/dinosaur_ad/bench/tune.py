@@ -36,6 +36,7 @@ from dinosaur_ad.bench.tune_search import (
 from dinosaur_ad.datasets.samples import Sample
 from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.encoders import EncoderSpec, get_spec, list_specs
+from dinosaur_ad.encoders.pair import SEPARATOR
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Workbench
@@ -88,7 +89,7 @@ def plan_tune(
     >>> plan_tune("dinov2-small", vary=["radius"]).space
     {'radius': (0, 1, 2)}
     """
-    if encoder not in list_specs() and (guess := did_you_mean(encoder, list_specs())):
+    if SEPARATOR not in encoder and encoder not in list_specs() and (guess := did_you_mean(encoder, list_specs())):
         raise InputError(f"There is no encoder '{encoder}'{guess}")
     spec = token_encoder(get_spec(encoder))
     if not vary or (unknown := [name for name in vary if name not in VARIED]):

@@ -113,7 +113,7 @@ def start_for(spec: EncoderSpec) -> TuneSettings:
         preset = preset_for("default", spec.name)
     except InputError:
         preset = as_shipped("default", spec.name)
-        preset = replace(preset, layers=band(spec.depth, *BANDS[0]), size=nearest_size(preset.size, spec.patch))
+        preset = replace(preset, layers=band(spec.depth, *BANDS[0]), size=nearest_size(preset.size, spec.step))
     return TuneSettings.from_json(preset.to_json())
 
 
@@ -134,7 +134,7 @@ def space_for(spec: EncoderSpec, start: TuneSettings) -> dict[str, tuple[Any, ..
         "copies": (0, DEFAULT.copies),
         "exposure": (False, True),
         "layers": tuple(band(spec.depth, *shares) for shares in BANDS),
-        "size": tuple(nearest_size(size, spec.patch) for size in SIZES),
+        "size": tuple(nearest_size(size, spec.step) for size in SIZES),
     }
     return {name: tuple(dict.fromkeys((*values, getattr(start, name)))) for name, values in space.items()}
 

@@ -126,16 +126,22 @@ def _versions() -> dict[str, str]:
 
 def _weights(name: str, options: Mapping[str, Any], verify: bool) -> dict[str, Any]:
     """Look for the weights in the cache; those of a file or an export are checked where they are loaded."""
+    from dinosaur_ad.encoders.pair import part_names
     from dinosaur_ad.encoders.weights import local as weights
 
     if own := options.get("weights") or options.get("export"):
         return {"encoder": name, "state": f"from {own}", "bytes": 0, "sha256": "", "verified": False}
-    status = weights.status(name)
-    whole = status.state in ("ready", "built in")
-    if verify or not whole:  # what is missing or of another size gets its sentence there
-        status = weights.verify(name)
-    facts = {"encoder": name, "state": status.state, "bytes": status.bytes, "sha256": status.sha256}
-    return facts | {"verified": verify}
+    parts: list[dict[str, Any]] = []
+    for part in part_names(name):
+        status = weights.status(part)
+        whole = status.state in ("ready", "built in")
+        if verify or not whole:  # what is missing or of another size gets its sentence there
+            status = weights.verify(part)
+        parts.append({"encoder": part, "state": status.state, "bytes": status.bytes, "sha256": status.sha256})
+    if len(parts) == 1:
+        return parts[0] | {"verified": verify}
+    both = {"state": "ready", "bytes": sum(each["bytes"] for each in parts), "sha256": weights.ensure(name).sha256}
+    return {"encoder": name, **both, "verified": verify, "parts": parts}
 
 
 def _encodes(store: Path | None, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -136,10 +136,13 @@ def learn(arguments: argparse.Namespace) -> int:
 
 def _refuse_unknown(arguments: argparse.Namespace) -> None:
     """Refuse the name of a preset or an encoder that does not exist, with the nearest one that does."""
+    from dinosaur_ad.encoders.pair import part_names
     from dinosaur_ad.encoders.registry import list_specs
     from dinosaur_ad.presets import PRESETS
 
-    for what, name, known in (("preset", arguments.preset, PRESETS), ("encoder", arguments.encoder, list_specs())):
+    encoders = part_names(arguments.encoder) if arguments.encoder is not None else ()
+    asked = [("preset", arguments.preset, PRESETS), *(("encoder", name, list_specs()) for name in encoders)]
+    for what, name, known in asked:
         if name is not None and name not in known and (guess := did_you_mean(name, known)):
             raise InputError(f"There is no {what} '{printable(name, 60)}'{guess}")
 

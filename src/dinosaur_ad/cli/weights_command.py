@@ -37,34 +37,42 @@ def add_parser(verbs: Subparsers) -> None:
 def list_weights(_: argparse.Namespace) -> int:
     """Print every encoder with the state of its weights."""
     from dinosaur_ad.encoders import DEFAULT_ENCODER, list_specs
+    from dinosaur_ad.encoders.registry import known_pairs
     from dinosaur_ad.encoders.weights.local import status
 
     rows = [_row(status(name), is_default=name == DEFAULT_ENCODER) for name in list_specs()]
     show(*table(("name", "weights", "MB", "licence", "what it is"), rows, numeric=("MB",)))
+    say(f"two of them together: --encoder FIRST+SECOND, for example {known_pairs()[0]}; both need their weights")
     return EXIT_OK
 
 
 def fetch(arguments: argparse.Namespace) -> int:
     """Download weights; the licence of gated ones is shown first."""
     from dinosaur_ad.encoders import get_spec
+    from dinosaur_ad.encoders.pair import part_names
     from dinosaur_ad.encoders.weights import local as cache
 
-    if get_spec(arguments.name).gated and arguments.accept_licence:
-        say(*cache.licence_notice(arguments.name).split("\n"))
-    with Steps(f"fetching {arguments.name}", quiet=True):
-        status = cache.fetch(arguments.name, accept_licence=arguments.accept_licence)
-    _print(status)
+    get_spec(arguments.name)  # a pair that cannot be is refused as a whole
+    for name in part_names(arguments.name):
+        if get_spec(name).gated and arguments.accept_licence:
+            say(*cache.licence_notice(name).split("\n"))
+        with Steps(f"fetching {name}", quiet=True):
+            status = cache.fetch(name, accept_licence=arguments.accept_licence)
+        _print(status)
     return EXIT_OK
 
 
 def verify(arguments: argparse.Namespace) -> int:
     """Check the weights of one encoder, or of all that are here; damaged ones are reported and the rest go on."""
-    from dinosaur_ad.encoders import list_specs
+    from dinosaur_ad.encoders import get_spec, list_specs
+    from dinosaur_ad.encoders.pair import part_names
     from dinosaur_ad.encoders.weights import local as cache
 
+    if arguments.name:
+        get_spec(arguments.name)  # a pair that cannot be is refused as a whole
     here = [name for name in list_specs() if cache.status(name).state not in ("absent", "built in")]
     code = EXIT_OK
-    for name in [arguments.name] if arguments.name else here:
+    for name in part_names(arguments.name) if arguments.name else here:
         try:
             with Steps(f"verifying {name}", quiet=True):
                 status = cache.verify(name)

@@ -10,16 +10,20 @@ from __future__ import annotations
 from dinosaur_ad.core.arrays import Array, l2_normalise, namespace
 
 
-def combine_blocks(token_C: Array, blocks: int, *, normalise: bool, average: bool) -> Array:
+def combine_blocks(token_C: Array, blocks: int, *, normalise: bool, average: bool, tail: int = 0) -> Array:
     """Tokens ``(..., blocks * C)`` of several blocks side by side, as one feature vector each.
 
-    ``normalise`` scales every block's part to length one; ``average`` then averages the parts to ``(..., C)``.
+    ``normalise`` scales every block's part to length one; ``average`` then averages the parts to ``(..., C)``. The last
+    ``tail`` channels are those of a second network and stay as they are, behind the rest.
 
     >>> import numpy as np
     >>> combine_blocks(np.asarray([3.0, 4.0, 0.0, 2.0]), 2, normalise=True, average=True).round(6).tolist()
     [0.3, 0.9]
     """
     xp = namespace(token_C)
+    if tail:
+        combined = combine_blocks(token_C[..., :-tail], blocks, normalise=normalise, average=average)
+        return xp.concat([combined, token_C[..., -tail:]], axis=-1)
     if normalise and average and blocks > 1:
         return _mean_direction(token_C, blocks)
     if normalise:

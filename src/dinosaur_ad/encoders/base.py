@@ -17,6 +17,7 @@ from PIL import Image
 from dinosaur_ad._text import printable
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.exposure import Exposure
+from dinosaur_ad.encoders.pair import PairSpec
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.encoders.weights.local import Weights
@@ -114,15 +115,18 @@ def check_layers(layers: Sequence[Layer], depth: int) -> tuple[Layer, ...]:
 
 
 def check_size(size: int, spec: EncoderSpec) -> None:
-    """Raise unless ``size`` pixels are a whole number of patches."""
+    """Raise unless ``size`` pixels are a whole number of patches, of a pair those of both parts."""
     if type(size) is not int:
         raise EncoderError(f"The input size must be a whole number of pixels, got {printable(repr(size), 40)}.")
     if size > MOST_PIXELS:
         raise EncoderError(f"The input size can be at most {MOST_PIXELS} pixels, got {printable(str(size), 40)}.")
-    if size <= 0 or size % spec.patch:
-        near = max(1, round(size / spec.patch)) * spec.patch
+    if size <= 0 or size % spec.step:
+        near = max(1, round(size / spec.step)) * spec.step
+        of = "its patch size"
+        if isinstance(spec, PairSpec):
+            of = f"what the patches of both parts, {spec.patch} and {spec.stride} pixels, divide:"
         raise EncoderError(
-            f"The input size of '{spec.name}' must be a positive multiple of its patch size {spec.patch}, "
+            f"The input size of '{spec.name}' must be a positive multiple of {of} {spec.step}, "
             f"got {size}; {near} is the nearest."
         )
 
@@ -158,10 +162,12 @@ class Encoder(ABC):
         self.layers = check_layers(layers, spec.depth)
         self.size = size
         self.grid = (size // spec.patch, size // spec.patch)
-        self.channels = len(self.layers) * spec.width
+        self.tail = spec.tail
+        self.channels = len(self.layers) * spec.width + self.tail
         self.batch_size = 8
         self.weights_sha256 = weights.sha256
         self.weights_source = weights.source
+        self.parts = weights.parts
         self.fingerprint = fingerprint(spec, self.layers, size, weights.sha256)
 
     @abstractmethod
@@ -210,7 +216,8 @@ class Encoder(ABC):
         return tokens
 
     def info(self) -> dict[str, object]:
-        """What made the tokens, as JSON-compatible values."""
+        """What made the tokens, as JSON-compatible values; of a pair its ``parts`` too."""
+        of_parts = {"parts": [part.info() for part in self.parts]} if self.parts else {}
         return {
             "encoder": self.name,
             "description": self.spec.describe(self.weights_source),
@@ -228,6 +235,7 @@ class Encoder(ABC):
             "weights_sha256": self.weights_sha256,
             "fingerprint": self.fingerprint,
             "licence": self.spec.licence,
+            **of_parts,
         }
 
     def _empty(self, count: int) -> Tokens:
@@ -258,11 +266,13 @@ def fingerprint(spec: EncoderSpec, layers: Sequence[Layer], size: int, weights_s
     """Short hash of everything that decides the tokens; the same for every backend of one model."""
     architecture = ("family", "patch", "width", "depth", "heads", "registers", "native_size", "eps")
     fields = asdict(spec)
-    identity = {
+    identity: dict[str, object] = {
         "weights": weights_sha256,
         "architecture": {field: fields[field] for field in architecture},
         "layers": list(layers),
         "size": size,
         "preprocessing": PREPROCESSING,
     }
+    if isinstance(spec, PairSpec):
+        identity["pair"] = spec.identity()
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

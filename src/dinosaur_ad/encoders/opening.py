@@ -88,13 +88,15 @@ def open_torch(request: Request, precision: str) -> Encoder:
     """The encoder on torch, on the request's device."""
     try:
         from dinosaur_ad.encoders.backends.torch_backend import TorchEncoder
+        from dinosaur_ad.encoders.backends.torch_pair import TorchPair
     except ImportError as error:
         raise EncoderError(
             f"The provider torch needs torch and transformers ({error.name or 'one'} is missing); install "
             f"them with: {install_command('bench')}, or choose another provider."
         ) from error
     weights = request.loaded
-    return TorchEncoder(weights, request.layers, request.size, request.threads, request.device, precision)
+    kind = TorchPair if weights.parts else TorchEncoder
+    return kind(weights, request.layers, request.size, request.threads, request.device, precision)
 
 
 def _usual(precision: str) -> str:

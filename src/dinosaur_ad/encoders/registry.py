@@ -8,11 +8,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from dinosaur_ad.encoders.pair import SEPARATOR, make_pair
 from dinosaur_ad.encoders.specs import BackboneSpec, EncoderSpec, ResNetSpec
 from dinosaur_ad.errors import EncoderError
 
 _REGISTRY: dict[str, BackboneSpec] = {}
+_PAIRS: dict[str, Mapping[str, Any]] = {}
+"""By name of a pair that was measured: the weight of its tail and its preset."""
 
 
 def register(spec: BackboneSpec) -> BackboneSpec:
@@ -24,14 +28,31 @@ def register(spec: BackboneSpec) -> BackboneSpec:
 
 
 def get_spec(name: str) -> BackboneSpec:
-    """Return the entry called ``name``.
+    """Return the entry called ``name``, or the pair of two entries that ``A+B`` names.
 
     >>> get_spec("resnet50").parameters
     8543296
+    >>> get_spec("dinov2-small+resnet50").parameters - get_spec("dinov2-small").parameters
+    8543296
     """
+    if SEPARATOR in name:
+        return make_pair(name, _REGISTRY, _PAIRS.get(name))
     if name not in _REGISTRY:
         raise EncoderError(f"There is no encoder '{name}'; choose one of: {', '.join(_REGISTRY)}.")
     return _REGISTRY[name]
+
+
+def find_spec(name: str) -> BackboneSpec | None:
+    """That of :func:`get_spec`, or None where there is no such encoder or pair."""
+    try:
+        return get_spec(name)
+    except EncoderError:
+        return None
+
+
+def known_pairs() -> tuple[str, ...]:
+    """The pairs that were measured; any other two encoders can be paired too."""
+    return tuple(_PAIRS)
 
 
 def list_specs() -> Mapping[str, BackboneSpec]:
@@ -63,7 +84,9 @@ def _load() -> None:
     """Register the entries of ``registry.toml``."""
     entries = tomllib.loads(Path(__file__).with_name("registry.toml").read_text("utf-8"))
     for name, entry in entries.items():
-        if "family" in entry:
+        if "pair" in entry:
+            _PAIRS[entry.pop("pair")] = entry
+        elif "family" in entry:
             register(EncoderSpec(name=name, **entry))
         else:
             register(ResNetSpec(name=name, **entry | {"depths": tuple(entry["depths"])}))

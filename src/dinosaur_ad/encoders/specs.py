@@ -89,6 +89,16 @@ class EncoderSpec(BackboneSpec):
         """Tokens before the first patch token: CLS and the registers."""
         return 1 + self.registers
 
+    @property
+    def step(self) -> int:
+        """Input sizes are multiples of so many pixels."""
+        return self.patch
+
+    @property
+    def tail(self) -> int:
+        """Channels beside those of the layers; only a pair has some (:mod:`dinosaur_ad.encoders.pair`)."""
+        return 0
+
     def tensor_shapes(self) -> dict[str, Shape]:
         """Names and shapes of the canonical weights.
 

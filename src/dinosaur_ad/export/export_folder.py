@@ -138,9 +138,10 @@ def _filled(template: str, **values: Any) -> str:
 
 def _outputs(manifest: Manifest) -> dict[str, str]:
     spec = token_encoder(get_spec(manifest.encoder))
-    side, channels = manifest.size // spec.patch, len(manifest.layers) * spec.width
+    side, channels = manifest.size // spec.patch, len(manifest.layers) * spec.width + spec.tail
+    tail = f", and {spec.tail} channels of the second network" if spec.tail else ""
     outputs = {
-        "cls": f"float32 (N, {channels}): the CLS token of the layers {list(manifest.layers)}, side by side",
+        "cls": f"float32 (N, {channels}): the CLS token of the layers {list(manifest.layers)}, side by side{tail}",
         "patches": f"float32 (N, {side}, {side}, {channels}): the patch tokens of the same layers",
     }
     if manifest.bank is not None:

@@ -35,7 +35,8 @@ from dinosaur_ad.encoders.backends.exported import (
 )
 from dinosaur_ad.encoders.base import fingerprint
 from dinosaur_ad.encoders.graph.forms import to_half
-from dinosaur_ad.encoders.graph.vit_graph import OPSET, build_graph
+from dinosaur_ad.encoders.graph.pair_graph import encoder_graph
+from dinosaur_ad.encoders.graph.vit_graph import OPSET
 from dinosaur_ad.encoders.providers import check_precision, why_not
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file, to_stderr
@@ -205,7 +206,7 @@ def export(
         write_files(folder, model, manifest)
         write_manifest(folder, manifest)
         progress(f"comparing it with float32 on {len(tests.tests)} images ({tests.source})")
-        scorer = Scorer.of(stored, subject.preset) if stored else None
+        scorer = Scorer.of(stored, subject.preset, reference.tail) if stored else None
         parity = measure(reference, _opened(folder, out, threads), subject.preset, tests, scorer)
         _refuse_failure(parity)
         manifest = write_manifest(folder, replace(manifest, parity=parity.to_json()))
@@ -246,7 +247,7 @@ def check(
         to_stderr("the bank in the graph is not compared: that needs the store it is from (--store)")
     progress(f"comparing it with float32 on {len(tests.tests)} images ({tests.source})")
     stored = subject.bank()
-    scorer = Scorer.of(stored, preset) if stored else None
+    scorer = Scorer.of(stored, preset, reference.tail) if stored else None
     parity = measure(reference, open_exported(folder, threads=threads), preset, tests, scorer)
     _refuse_failure(parity)
     return parity
@@ -299,7 +300,7 @@ def _reference(manifest: Manifest, weights: str | Path | None, threads: int | No
 
 def _float32_graph(subject: ExportSubject) -> onnx.ModelProto:
     spec = token_encoder(subject.weights.spec)
-    return build_graph(spec, subject.weights.tensors(), subject.preset.layers, subject.preset.size)
+    return encoder_graph(spec, subject.weights.tensors(), subject.preset.layers, subject.preset.size)
 
 
 def _in_precision(model: onnx.ModelProto, kind: str, precision: str, calibration: Pixels | None) -> onnx.ModelProto:
@@ -350,7 +351,8 @@ def _with_bank(
         "readings": list(preset.readings),
         "exposure": list(bank.exposure) if bank.exposure else None,
     }
-    return add_bank(model, GraphBank(bank.memory, threshold, limit, bank.scale, bank.exposure), preset), facts
+    graph_bank = GraphBank(bank.memory, threshold, limit, bank.scale, bank.exposure)
+    return add_bank(model, graph_bank, preset, reference.tail), facts
 
 
 def _manifest(subject: ExportSubject, kind: str, precision: str, calibration: Pixels | None) -> Manifest:

@@ -31,6 +31,8 @@ Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
 TINY = np.finfo(np.float32).tiny
+END = 2**31 - 1
+"""As the end of a slice: that of the axis."""
 
 
 class GraphBank(NamedTuple):
@@ -44,8 +46,10 @@ class GraphBank(NamedTuple):
     exposure: Exposure | None = None
 
 
-def add_bank(model: onnx.ModelProto, bank: GraphBank, preset: Preset) -> onnx.ModelProto:
+def add_bank(model: onnx.ModelProto, bank: GraphBank, preset: Preset, tail: int = 0) -> onnx.ModelProto:
     """The graph of an encoder with four more outputs; ``model`` itself stays as it is.
+
+    Of a pair, the last ``tail`` channels of its tokens are those of the second network.
 
     ``score`` (N,) and ``map`` (N, H, W) are float32 and those of the detector. ``anomalous`` (N,) is whether the score
     exceeds the threshold, and ``unknown`` (N,) whether the image shows none of the learned products: where both are
@@ -55,7 +59,7 @@ def add_bank(model: onnx.ModelProto, bank: GraphBank, preset: Preset) -> onnx.Mo
     packed = bank.memory.patches
     height, width = packed.values_HWMK.shape[:2]
     maker = GraphBuilder("score_")
-    features = _combine(maker, preset, height * width)
+    features = _combine(maker, preset, height * width, tail)
     if packed.basis_CK is not None:
         features = maker.op("MatMul", features, maker.constant(packed.basis_CK.astype(np.float32)))
     point = _distances(maker, features, packed, preset.radius, "bank")
@@ -83,9 +87,12 @@ def add_bank(model: onnx.ModelProto, bank: GraphBank, preset: Preset) -> onnx.Mo
     return fused
 
 
-def _combine(maker: GraphBuilder, preset: Preset, places: int) -> str:
+def _combine(maker: GraphBuilder, preset: Preset, places: int, tail: int) -> str:
     """Tokens (N, H, W, K*C) to features (N, H*W, C), as :func:`~dinosaur_ad.core.features.combine_blocks` does it."""
-    count, features = len(preset.layers), "patches"
+    count, features, beside = len(preset.layers), "patches", ""
+    if tail:
+        flat = maker.reshape(features, 0, places, -1)
+        features, beside = maker.slice(flat, 0, -tail, axis=2), maker.slice(flat, -tail, END, axis=2)
     averaged = preset.average and count > 1
     if preset.normalise or averaged:
         shape = maker.constant(np.array([0, places, count, -1]))
@@ -96,7 +103,8 @@ def _combine(maker: GraphBuilder, preset: Preset, places: int) -> str:
         features = maker.op("Div", features, maker.op("Max", length, maker.constant(np.array(TINY, np.float32))))
     if averaged:
         features = maker.op("ReduceMean", features, maker.axes(2), keepdims=0)
-    return maker.op("Reshape", features, maker.constant(np.array([0, places, -1])))
+    features = maker.op("Reshape", features, maker.constant(np.array([0, places, -1])))
+    return maker.op("Concat", features, beside, axis=-1) if tail else features
 
 
 def _distances(maker: GraphBuilder, features: str, bank: PackedVectors, radius: int, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -31,17 +32,18 @@ class Reading(NamedTuple):
 
 class Scorer(NamedTuple):
     """A bank as the parity check uses it: distances to it, what is usual for its readings where there are several, and
-    the exposure that images are matched to."""
+    the exposure that images are matched to. Of a pair, the last ``tail`` channels are the second network's."""
 
     preset: Preset
     distances: Callable[[Floats], Distances]
     scale: ReadingScale | None
     exposure: Exposure | None
+    tail: int = 0
 
     @classmethod
-    def of(cls, bank: Bank, preset: Preset) -> Scorer:
+    def of(cls, bank: Bank, preset: Preset, tail: int = 0) -> Scorer:
         """The bank of a store."""
-        return cls(preset, lambda patches: bank.distances(patches, preset.radius), bank.scale, bank.exposure)
+        return cls(preset, lambda patches: bank.distances(patches, preset.radius), bank.scale, bank.exposure, tail)
 
     @classmethod
     def taught(cls, reference: Encoder, preset: Preset, normals: Pixels, exposure: Exposure | None) -> Scorer:
@@ -58,13 +60,18 @@ class Scorer(NamedTuple):
         coarse = coarse_vectors(arrays, packed) if "coarse" in preset.readings else None
         memory = Memory(packed, coarse=coarse)
         scale = read_scale(arrays, packed, len(preset.readings)) if several else None
-        return cls(preset, lambda patches: memory.distances(patches, preset.radius), scale, exposure)
+        distances = partial(memory.distances, radius=preset.radius)
+        return cls(preset, distances, scale, exposure, reference.tail)
 
     def read(self, tokens: Tokens) -> Reading:
         """Scores and levels of images by their tokens."""
         preset = self.preset
         patches_NHWC: Floats = combine_blocks(
-            tokens.patches, len(preset.layers), normalise=preset.normalise, average=preset.average
+            tokens.patches,
+            len(preset.layers),
+            normalise=preset.normalise,
+            average=preset.average,
+            tail=self.tail,
         )
         distances = self.distances(patches_NHWC)
         return Reading(read_images(distances, preset, self.scale).score_N, levels(distances))

@@ -8,6 +8,7 @@ separate them, ``rest`` what lies between the stages.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.core.upsampling import upsample
 from dinosaur_ad.encoders.base import Layer, blocks_needed, check_layers, check_size, prepare
-from dinosaur_ad.encoders.specs import EncoderSpec
+from dinosaur_ad.encoders.pair import PairSpec
+from dinosaur_ad.encoders.specs import EncoderSpec, ResNetSpec
 
 if TYPE_CHECKING:  # a detector that starts cold has no use for the methods of the benchmark
     from dinosaur_ad.methods.contract import Photo
@@ -38,12 +40,37 @@ def encoder_flops(spec: EncoderSpec, size: int, layers: Sequence[Layer]) -> int:
     9.4
     """
     check_size(size, spec)
+    if isinstance(spec, PairSpec):
+        second = spec.second
+        beside = resnet_flops(second, size) if isinstance(second, ResNetSpec) else encoder_flops(second, size, layers)
+        return encoder_flops(spec.first, size, layers) + beside
     width, places = spec.width, (size // spec.patch) ** 2
     tokens = spec.prefix + places
     embedding = places * 3 * spec.patch**2 * width
     projections = (4 + 2 * 4) * tokens * width**2  # q, k, v, o; up and down, four times as wide
     attention = 2 * tokens**2 * width  # scores, and the mean of the values they weigh
     return 2 * (embedding + blocks_needed(check_layers(layers, spec.depth), spec.depth) * (projections + attention))
+
+
+def resnet_flops(spec: ResNetSpec, size: int) -> int:
+    """Floating-point operations of one image: products and sums of all convolutions, and nothing else.
+
+    >>> from dinosaur_ad.encoders.registry import get_spec, residual_network
+    >>> round(resnet_flops(residual_network(get_spec("resnet50")), 224) / 1e9, 1)
+    6.6
+    """
+    total = 0
+    for name, shape in spec.tensor_shapes().items():
+        if not name.endswith("convolution.weight"):
+            continue
+        stage = int(name.split(".")[2]) if ".stages." in name else None
+        stride = 2 if stage is None else 4 * 2**stage
+        # Before the map is halved, the first convolution of a bottleneck that is not strided sees the larger one.
+        halved_later = stage and not spec.strided_first and spec.block == "bottleneck"
+        if halved_later and name.endswith(".layers.0.layer.0.convolution.weight"):
+            stride //= 2
+        total += math.prod(shape) * (size // stride) ** 2
+    return 2 * total
 
 
 def spread(values: Sequence[float]) -> dict[str, float | int]:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad._telemetry import silence
 from dinosaur_ad.encoders.base import Encoder, Floats, Layer
-from dinosaur_ad.encoders.graph.vit_graph import GRAPH_VERSION, build_graph
+from dinosaur_ad.encoders.graph.pair_graph import encoder_graph
+from dinosaur_ad.encoders.graph.vit_graph import GRAPH_VERSION
 from dinosaur_ad.encoders.providers import get_provider, has_int8_dot_product, thread_count
 from dinosaur_ad.encoders.weights.local import Weights, cache_home
 from dinosaur_ad.errors import EncoderError
@@ -119,7 +120,7 @@ def serialised_graph(encoder: Encoder, weights: Weights, form: str = "float32") 
 
 def _built(encoder: Encoder, weights: Weights, form: str) -> bytes:
     if form == "float32":
-        model = build_graph(encoder.spec, weights.tensors(), encoder.layers, encoder.size)
+        model = encoder_graph(encoder.spec, weights.tensors(), encoder.layers, encoder.size)
     else:
         import onnx
 

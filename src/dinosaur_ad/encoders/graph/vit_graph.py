@@ -78,8 +78,30 @@ def build_graph(spec: EncoderSpec, tensors: Tensors, layers: Sequence[Layer], si
     Input ``images`` uint8 (N, size, size, 3); outputs ``cls`` (N, K*C) and ``patches`` (N, H, W, K*C)
     float32, the K taps side by side in the order of ``layers``. N is free.
     """
-    side = size // spec.patch
     graph = GraphBuilder()
+    add_tokens(graph, spec, tensors, layers, size, outputs=("cls", "patches"))
+    return as_model(graph, spec, size, len(layers) * spec.width)
+
+
+def add_tokens(
+    graph: GraphBuilder,
+    spec: EncoderSpec,
+    tensors: Tensors,
+    layers: Sequence[Layer],
+    size: int,
+    outputs: tuple[str | None, str | None] = (None, None),
+) -> tuple[str, str]:
+    """Add a vision transformer to a graph with the input ``images``; the names of its CLS (N, K*C) and patch tokens
+    (N, H, W, K*C), which are ``outputs`` where they are given."""
+    side, channels = size // spec.patch, len(layers) * spec.width
+    tokens = _tapped(graph, spec, tensors, layers, side)
+    cls = graph.reshape(graph.slice(tokens, 0, 1, axis=1), -1, channels, output=outputs[0])
+    patches = graph.slice(tokens, spec.prefix, spec.prefix + side * side, axis=1)
+    return cls, graph.reshape(patches, -1, side, side, channels, output=outputs[1])
+
+
+def _tapped(graph: GraphBuilder, spec: EncoderSpec, tensors: Tensors, layers: Sequence[Layer], side: int) -> str:
+    """All tokens (N, T, K*C), the taps side by side."""
     stream = _embed(graph, spec, tensors, side)
     rope = _rope_constants(graph, spec, side) if spec.family == "dinov3" else None
     taps: dict[Layer, str] = {}
@@ -88,18 +110,14 @@ def build_graph(spec: EncoderSpec, tensors: Tensors, layers: Sequence[Layer], si
         taps[index] = stream
     if "final" in layers:
         taps["final"] = _layer_norm(graph, tensors, "norm", stream, spec.eps)
-    tokens = taps[layers[0]]
-    if len(layers) > 1:
-        tokens = graph.op("Concat", *(taps[layer] for layer in layers), axis=-1)
-    channels = len(layers) * spec.width
-    graph.reshape(graph.slice(tokens, 0, 1, axis=1), -1, channels, output="cls")
-    patches = graph.slice(tokens, spec.prefix, spec.prefix + side * side, axis=1)
-    graph.reshape(patches, -1, side, side, channels, output="patches")
-    return _model(graph, spec, size, side, channels)
+    if len(layers) == 1:
+        return taps[layers[0]]
+    return graph.op("Concat", *(taps[layer] for layer in layers), axis=-1)
 
 
-def _model(graph: GraphBuilder, spec: EncoderSpec, size: int, side: int, channels: int) -> onnx.ModelProto:
-    value = helper.make_tensor_value_info
+def as_model(graph: GraphBuilder, spec: EncoderSpec, size: int, channels: int) -> onnx.ModelProto:
+    """The model of a graph that has the values ``cls`` (N, C) and ``patches`` (N, H, W, C)."""
+    side, value = size // spec.patch, helper.make_tensor_value_info
     inputs = [value("images", TensorProto.UINT8, ["N", size, size, 3])]
     outputs = [
         value("cls", TensorProto.FLOAT, ["N", channels]),

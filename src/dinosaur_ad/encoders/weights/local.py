@@ -26,6 +26,7 @@ from dinosaur_ad._atomic import TEMPORARY, write_atomic
 from dinosaur_ad._plain import read_plain
 from dinosaur_ad._schema import anything, record, text, whole
 from dinosaur_ad._text import printable_line
+from dinosaur_ad.encoders.pair import PairSpec, joined_source
 from dinosaur_ad.encoders.registry import get_spec
 from dinosaur_ad.encoders.specs import BackboneSpec
 from dinosaur_ad.encoders.weights.convert import Floats, check_tensors, tensors_sha256, to_canonical
@@ -174,11 +175,34 @@ class Weights:
     sha256: str  # of names, shapes and values, see tensors_sha256
     source: str
     tensors: Callable[[], dict[str, Floats]] = field(repr=False)
+    parts: tuple[Weights, ...] = ()  # of a pair, those of its two networks
 
     @classmethod
     def in_memory(cls, spec: BackboneSpec, tensors: dict[str, Floats], source: str) -> Weights:
         """Canonical tensors that are here already."""
         return cls(spec, tensors_sha256(tensors), source, lambda: tensors)
+
+    @classmethod
+    def paired(cls, spec: PairSpec, first: Weights, second: Weights) -> Weights:
+        """Those of a pair; its hash is that of both hashes."""
+        both = (first, second)
+
+        def tensors() -> dict[str, Floats]:
+            named = zip(("first", "second"), both, strict=True)
+            return {f"{place}.{name}": value for place, part in named for name, value in part.tensors().items()}
+
+        digest = _sha256(f"{first.sha256}+{second.sha256}".encode())
+        return cls(spec, digest, joined_source([part.source for part in both]), tensors, both)
+
+    def info(self) -> dict[str, object]:
+        """What they are, as JSON-compatible values."""
+        return {
+            "encoder": self.spec.name,
+            "description": self.spec.describe(self.source),
+            "weights_source": self.source,
+            "weights_sha256": self.sha256,
+            "licence": self.spec.licence,
+        }
 
 
 @dataclass(frozen=True)
@@ -213,6 +237,8 @@ def licence_notice(name: str) -> str:
 def ensure(name: str, progress: Progress = to_stderr) -> Weights:
     """Return the weights of ``name``; those that need no account are fetched when they are not here yet."""
     spec = get_spec(name)
+    if isinstance(spec, PairSpec):
+        return Weights.paired(spec, *(ensure(part.name, progress) for part in spec.parts))
     if spec.source.startswith("seed:"):
         return Weights.in_memory(spec, random_tensors(spec), spec.source)
     if read_record(spec) is None:
@@ -224,13 +250,13 @@ def ensure(name: str, progress: Progress = to_stderr) -> Weights:
 
 def from_file(name: str, path: str | Path) -> Weights:
     """Return weights read from a file or folder of the user's, without keeping them in the cache."""
-    spec, path = get_spec(name), Path(path)
+    spec, path = _with_weights(name), Path(path)
     return Weights.in_memory(spec, to_canonical(spec, read_published(spec, path).tensors), f"file:{path.name}")
 
 
 def fetch(name: str, *, accept_licence: bool = False, progress: Progress = to_stderr) -> WeightStatus:
     """Download, check and convert the weights of ``name`` unless they are here and intact."""
-    spec = get_spec(name)
+    spec = _with_weights(name)
     if spec.source.startswith("seed:"):
         return status(name)
     with exclusive(spec, progress) as folder:
@@ -249,7 +275,7 @@ def fetch(name: str, *, accept_licence: bool = False, progress: Progress = to_st
 
 def add(name: str, path: str | Path, *, progress: Progress = to_stderr) -> WeightStatus:
     """Take the weights of ``name`` from a local file or folder in any published form, and keep them."""
-    spec, path = get_spec(name), Path(path)
+    spec, path = _with_weights(name), Path(path)
     if spec.source.startswith("seed:"):
         raise EncoderError(f"The weights of '{name}' are made from a seed; there is nothing to add.")
     published = read_published(spec, path)
@@ -260,7 +286,7 @@ def add(name: str, path: str | Path, *, progress: Progress = to_stderr) -> Weigh
 
 def verify(name: str) -> WeightStatus:
     """Re-hash the weights of ``name`` and compare names, shapes, values and what is pinned; raise when any is off."""
-    spec = get_spec(name)
+    spec = _with_weights(name)
     if spec.source.startswith("seed:"):
         return status(name)
     _load(spec).tensors()
@@ -273,7 +299,7 @@ def verify(name: str) -> WeightStatus:
 
 def status(name: str) -> WeightStatus:
     """The state of the weights of ``name``, without reading them."""
-    spec = get_spec(name)
+    spec = _with_weights(name)
     if spec.source.startswith("seed:"):
         return WeightStatus(name, "built in", spec.source, spec.licence, spec.description)
     record, path = read_record(spec), model_of(spec)
@@ -284,6 +310,17 @@ def status(name: str) -> WeightStatus:
     if size != record.file_bytes:
         state = "damaged"
     return WeightStatus(name, state, record.source, spec.licence, spec.description, path, size, record.tensors_sha256)
+
+
+def _with_weights(name: str) -> BackboneSpec:
+    """The entry called ``name``; a pair has no weights but those of its parts."""
+    spec = get_spec(name)
+    if isinstance(spec, PairSpec):
+        first, second = (part.name for part in spec.parts)
+        raise EncoderError(
+            f"'{name}' is a pair, which has no weights of its own; name its parts one by one: {first}, then {second}."
+        )
+    return spec
 
 
 def _how_to_get(spec: BackboneSpec) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dinosaur_ad.encoders import ResNetSpec, get_spec, load_encoder, load_resnet, prepare
+from dinosaur_ad.encoders.pair import one_network
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.loading import Pixels, read_image
@@ -140,7 +141,7 @@ class Target:
         check_device(device)
         self._recipe, self._device = recipe, device
         self.size = 2 * recipe.size
-        spec = get_spec(encoder)
+        spec = one_network(get_spec(encoder))
         self._network: Any
         if isinstance(spec, ResNetSpec):
             self._network, self._maps = load_resnet(encoder, device=device, weights=weights), self._stages

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders import Encoder, ResNetFeatures, ResNetSpec, get_spec, load_encoder, load_resnet
+from dinosaur_ad.encoders.pair import one_network
 from dinosaur_ad.methods.shared.torch_tools import import_torch
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class BackboneMaps:
     """
 
     def __init__(self, name: str, *, weights: str, layers: Sequence[int], size: int, device: str) -> None:
-        self.spec = get_spec(name)
+        self.spec = one_network(get_spec(name))
         self.channels = (
             sum(self.spec.channels[1:]) if isinstance(self.spec, ResNetSpec) else len(layers) * self.spec.width
         )
