@@ -8,7 +8,8 @@ blurred. Each product is forgotten in turn and its test images are inspected; so
     python -m benchmarks.daily_use run --data DIR/mvtec_ad --out results/daily_use.json
     python -m benchmarks.daily_use table results/daily_use.json --only images
 
-Random draws of 2, 5 and 20 images are repeated. Each image is encoded once for each exposure, and once only if the run
+Random draws of 2, 5, 10 and 20 images are repeated, and all images with several seeds; those also with the thresholds
+and maps that a preset had before (``--before``). Each image is encoded once for each exposure, and once only if the run
 is stopped and started again. On two cores it takes half an hour.
 """
 
@@ -19,6 +20,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +36,18 @@ from dinosaur_ad.datasets import Scenario, mvtec_scenario
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.photo import Photo
-from dinosaur_ad.presets import DEFAULT
+from dinosaur_ad.presets import DEFAULT, GAINED, Preset
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-COUNTS: dict[str, int] = {"2": 2, "5": 5, "20": 20, "all": sys.maxsize}
-DRAWS = {"2": 3, "5": 10, "20": 10, "all": 1}
+COUNTS: dict[str, int] = {"2": 2, "5": 5, "10": 10, "20": 20, "all": sys.maxsize}
+DRAWS = {"2": 3, "5": 10, "10": 10, "20": 10, "all": 3}
+"""Of all images the same ones each time, with another seed."""
+ORDER = ("all", "20", "10", "5", "2")
+"""What is measured first."""
+EARLIER = replace(DEFAULT, folds=GAINED["folds"], map_softness=GAINED["map_softness"])
+"""The default before its thresholds came from 40 folds. Of 20 images and fewer they are the same: each is left out."""
 PARTS = 10
 """Good test parts of each product that are changed."""
 JUNK = 300
@@ -136,9 +143,13 @@ def photo_of(pixels: Pixels) -> Photo:
     return Photo(hashlib.sha256(pixels.tobytes()).hexdigest(), lambda: pixels)
 
 
-def taught(scenario: Scenario, shared: SharedFeatures, count: int, draw: int) -> Dinosaur:
-    """All products learned in sequence, from so many of their normal images."""
-    detector = shared.use(Dinosaur(encoder=shared.encoder))
+def taught(
+    scenario: Scenario, shared: SharedFeatures, count: int, draw: int, preset: Preset = DEFAULT
+) -> Dinosaur:
+    """All products learned in sequence, from so many of their normal images; the draw is also the seed of those that
+    learn from all."""
+    seed = draw if count == COUNTS["all"] else 0
+    detector = shared.use(Dinosaur(encoder=shared.encoder, preset=preset, seed=seed))
     for task in scenario.tasks:
         order = np.random.default_rng(draw).permutation(len(task.train))[:count]
         detector.learn(task.name, [task.train[n].image() for n in sorted(order)])
@@ -183,51 +194,81 @@ def inspected(detector: Dinosaur, images: Sequence[Pixels]) -> list[Inspection]:
     return detector.inspect(list(images))
 
 
+def judged(detector: Dinosaur, scenario: Scenario, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is said of every test image, a row a product."""
+    rows = []
+    for task in scenario.tasks:
+        results = inspected(detector, [sample.image() for sample in task.test])
+        verdicts = {
+            "task": task.name,
+            "train": len(detector.store.record(task.name).manifest["images"]),
+            "threshold": round(detector.threshold(task.name), 5),
+            "labels": [sample.label for sample in task.test],
+            "verdicts": [each.verdict for each in results],
+            "scores": [round(each.score, 5) for each in results],
+            "routes": [each.task for each in results],
+        }
+        rows.append(row | verdicts)
+    print(f"{row}: done", file=sys.stderr, flush=True)
+    return rows
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Measure and store every verdict."""
     scenario = mvtec_scenario(arguments.data)
-    options = {"provider": arguments.provider, "precision": arguments.precision}
+    options = {"provider": arguments.provider, "precision": arguments.precision, "threads": arguments.threads}
     encoder = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, **options)
     shared = SharedFeatures(encoder, DiskCache(arguments.cache, DEFAULT_LIMIT))
-    rows: list[dict[str, Any]] = []
-    conditions: list[dict[str, Any]] = []
-    foreign: list[dict[str, Any]] = []
+    document: dict[str, Any] = {"images": [], "before": [], "conditions": [], "foreign": []}
+    rows, before, conditions, foreign = document.values()
     pictures = junk(JUNK)
-    for name, count in COUNTS.items():
-        for draw in range(DRAWS[name]):
-            detector = taught(scenario, shared, count, draw)
-            for task in scenario.tasks:
-                results = inspected(detector, [sample.image() for sample in task.test])
-                rows.append(
-                    {
-                        "learned_from": name,
-                        "draw": draw,
-                        "task": task.name,
-                        "train": min(count, len(task.train)),
-                        "labels": [sample.label for sample in task.test],
-                        "verdicts": [each.verdict for each in results],
-                        "scores": [round(each.score, 5) for each in results],
-                        "routes": [each.task for each in results],
-                    }
-                )
-                print(f"{name} images, draw {draw}, {task.name}: done", file=sys.stderr, flush=True)
-            if draw == 0:
-                verdicts = [each.verdict for each in inspected(detector, pictures)]
-                foreign.append({"learned_from": name, "shown": "pictures without a product", "verdicts": verdicts})
-    for task in scenario.tasks:  # with the detector that learned from all images
+
+    def keep() -> None:
+        write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
+
+    for name in ORDER:
+        # The first draw is the last: it is asked more below.
+        for draw in reversed(range(DRAWS[name])):
+            row = {"learned_from": name, "draw": draw}
+            if arguments.before and name == "all":
+                before += judged(taught(scenario, shared, COUNTS[name], draw, EARLIER), scenario, row)
+            detector = taught(scenario, shared, COUNTS[name], draw)
+            rows += judged(detector, scenario, row)
+            document = {"info": detector.info()} | document
+            keep()
+        verdicts = [each.verdict for each in inspected(detector, pictures)]
+        foreign.append({"learned_from": name, "shown": "pictures without a product", "verdicts": verdicts})
+        if name == "all":
+            conditions += moved_and_lit(detector, scenario)
+            foreign += forgotten(detector, scenario)
+    order = list(COUNTS)
+    rows.sort(key=lambda row: (order.index(row["learned_from"]), row["draw"]))  # stable: products stay in order
+    foreign.sort(key=lambda row: order.index(row["learned_from"]))
+    keep()
+    arguments.only = None
+    table(arguments)
+
+
+def moved_and_lit(detector: Dinosaur, scenario: Scenario) -> list[dict[str, Any]]:
+    """What is said of good parts under each condition."""
+    rows = []
+    for task in scenario.tasks:
         good = [sample.image() for sample in task.test if not sample.label][:PARTS]
         for name, change in CONDITIONS.items():
             results = inspected(detector, [change(pixels) for pixels in good])
-            conditions.append({"condition": name, "task": task.name, "verdicts": [each.verdict for each in results]})
-    for task in scenario.tasks:  # each forgotten in turn
+            rows.append({"condition": name, "task": task.name, "verdicts": [each.verdict for each in results]})
+    return rows
+
+
+def forgotten(detector: Dinosaur, scenario: Scenario) -> list[dict[str, Any]]:
+    """What is said of each product's test images while it is forgotten."""
+    rows = []
+    for task in scenario.tasks:
         detector.forget(task.name)
         verdicts = [each.verdict for each in inspected(detector, [sample.image() for sample in task.test])]
-        foreign.append({"learned_from": "all", "shown": task.name, "verdicts": verdicts})
+        rows.append({"learned_from": "all", "shown": task.name, "verdicts": verdicts})
         detector.undo(task.name)
-    document = {"info": detector.info(), "images": rows, "conditions": conditions, "foreign": foreign}
-    write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
-    arguments.only = None
-    table(arguments)
+    return rows
 
 
 def table(arguments: argparse.Namespace) -> None:
@@ -248,6 +289,8 @@ def _images_table(document: dict[str, Any]) -> str:
     lines = [heads, "|---|--:|--:|--:|--:|"]
     for name in COUNTS:
         rows = [row for row in document["images"] if row["learned_from"] == name]
+        if not rows:
+            continue
         counts = sorted(row["train"] for row in rows)
         what = f"all ({counts[0]} to {counts[-1]})" if name == "all" else f"{name} images"
         lines.append(f"| {what} | {' | '.join(_figures(rows))} |")
@@ -315,6 +358,8 @@ def main() -> None:
     runner.add_argument("--cache", type=Path, default=Path("runs/daily-use-cache"), help="where features are kept")
     runner.add_argument("--provider", help="what the encoder runs on (default: onnx-cpu)")
     runner.add_argument("--precision", help="of the encoder (default: float32)")
+    runner.add_argument("--threads", type=int, help="of the encoder (default: one a core)")
+    runner.add_argument("--before", action="store_true", help="all images with the earlier thresholds too")
     printer = verbs.add_parser("table")
     printer.set_defaults(verb=table)
     printer.add_argument("out", type=Path)
