@@ -143,9 +143,7 @@ def photo_of(pixels: Pixels) -> Photo:
     return Photo(hashlib.sha256(pixels.tobytes()).hexdigest(), lambda: pixels)
 
 
-def taught(
-    scenario: Scenario, shared: SharedFeatures, count: int, draw: int, preset: Preset = DEFAULT
-) -> Dinosaur:
+def taught(scenario: Scenario, shared: SharedFeatures, count: int, draw: int, preset: Preset = DEFAULT) -> Dinosaur:
     """All products learned in sequence, from so many of their normal images; the draw is also the seed of those that
     learn from all."""
     seed = draw if count == COUNTS["all"] else 0
