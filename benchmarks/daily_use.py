@@ -275,6 +275,8 @@ def table(arguments: argparse.Namespace) -> None:
     parts = {
         "images": _images_table,
         "products": _products_table,
+        "ready": _ready_table,
+        "before": _before_table,
         "conditions": _conditions_table,
         "foreign": _foreign_table,
     }
@@ -285,27 +287,64 @@ def table(arguments: argparse.Namespace) -> None:
 def _images_table(document: dict[str, Any]) -> str:
     heads = "| learned from | good parts flagged | defects missed | called unknown | cannot be judged yet |"
     lines = [heads, "|---|--:|--:|--:|--:|"]
-    for name in COUNTS:
+    for name in _measured(document):
         rows = [row for row in document["images"] if row["learned_from"] == name]
-        if not rows:
-            continue
         counts = sorted(row["train"] for row in rows)
-        what = f"all ({counts[0]} to {counts[-1]})" if name == "all" else f"{name} images"
+        what = f"all ({counts[0]} to {counts[-1]})" if name == "all" else _heading(name)
         lines.append(f"| {what} | {' | '.join(_figures(rows))} |")
     return "\n".join(lines)
 
 
 def _products_table(document: dict[str, Any]) -> str:
-    heads = [f"{'all' if name == 'all' else name} images" for name in COUNTS]
+    names = _measured(document)
+    heads = [_heading(name) for name in names]
     lines = [f"| flagged, missed | {' | '.join(heads)} | right product named |", f"|---|{'--:|' * (len(heads) + 1)}"]
     for task in dict.fromkeys(row["task"] for row in document["images"]):
         rows = [row for row in document["images"] if row["task"] == task]
-        cells = [_figures([row for row in rows if row["learned_from"] == name]) for name in COUNTS]
+        cells = [_figures([row for row in rows if row["learned_from"] == name]) for name in names]
         routes = [route == task for row in rows for route in row["routes"]]
         lines.append(
             f"| {task} | {' | '.join(f'{flagged}, {missed}' for flagged, missed, *_ in cells)} | {_percent(routes)} |"
         )
     return "\n".join(lines)
+
+
+def _ready_table(document: dict[str, Any]) -> str:
+    """In how many of the draws a product was judged."""
+    rows, names = document["images"], _measured(document)
+    lines = [f"| judged | {' | '.join(_heading(name) for name in names)} |", f"|---|{'--:|' * len(names)}"]
+    for task in dict.fromkeys(row["task"] for row in rows):
+        cells = []
+        for name in names:
+            own = [row for row in rows if (row["task"], row["learned_from"]) == (task, name)]
+            judged = [2 * row["verdicts"].count("not ready") < len(row["verdicts"]) for row in own]
+            cells.append(f"{sum(judged)} of {len(own)}")
+        lines.append(f"| {task} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _before_table(document: dict[str, Any]) -> str:
+    """All images, with the thresholds of the earlier version and with today's."""
+    now = [row for row in document["images"] if row["learned_from"] == "all"]
+    lines = [
+        "| all images | good parts flagged before | now | defects missed before | now |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for task in (*dict.fromkeys(row["task"] for row in now), None):
+        both = [[row for row in rows if task in (None, row["task"])] for rows in (document["before"], now)]
+        (flagged, missed, *_), (flagged_now, missed_now, *_) = map(_figures, both)
+        lines.append(f"| {task or 'all five'} | {flagged} | {flagged_now} | {missed} | {missed_now} |")
+    return "\n".join(lines)
+
+
+def _measured(document: dict[str, Any]) -> list[str]:
+    """How many images were learned, of what was measured."""
+    measured = {row["learned_from"] for row in document["images"]}
+    return [name for name in COUNTS if name in measured]
+
+
+def _heading(name: str) -> str:
+    return "all images" if name == "all" else f"{name} images"
 
 
 def _figures(rows: list[dict[str, Any]]) -> tuple[str, str, str, str]:
@@ -328,8 +367,7 @@ def _foreign_table(document: dict[str, Any]) -> str:
     ]
     for row in document["foreign"]:
         counts = [row["verdicts"].count(verdict) for verdict in ("unknown", "anomalous", "not ready", "normal")]
-        what = "all images" if row["learned_from"] == "all" else f"{row['learned_from']} images"
-        lines.append(f"| {what} | {row['shown']} | {' | '.join(map(str, counts))} |")
+        lines.append(f"| {_heading(row['learned_from'])} | {row['shown']} | {' | '.join(map(str, counts))} |")
     return "\n".join(lines)
 
 
@@ -361,7 +399,7 @@ def main() -> None:
     printer = verbs.add_parser("table")
     printer.set_defaults(verb=table)
     printer.add_argument("out", type=Path)
-    printer.add_argument("--only", choices=("images", "products", "conditions", "foreign"))
+    printer.add_argument("--only", choices=("images", "products", "ready", "before", "conditions", "foreign"))
     arguments = parser.parse_args()
     arguments.verb(arguments)
 
