@@ -19,6 +19,7 @@ import argparse
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +117,8 @@ class SharedFeatures:
 
     def __init__(self, encoder: Encoder, cache: DiskCache) -> None:
         self.encoder = encoder
+        self.seconds = 0.0
+        """Of the processor, for what was encoded and reduced to features."""
         self._cache = cache
 
     def use(self, detector: Dinosaur) -> Dinosaur:
@@ -124,7 +127,9 @@ class SharedFeatures:
 
         def features(pixels: Pixels, exposure: Exposure | None = None) -> tuple[Floats, Floats]:
             def tokens(photos: Sequence[Photo]) -> Floats:
+                begun = time.process_time()
                 cls_NC, patches_NHWC = compute(np.stack([photo.pixels() for photo in photos]), exposure)
+                self.seconds += time.process_time() - begun
                 return np.concatenate([cls_NC[:, None], patches_NHWC.reshape(len(photos), -1, cls_NC.shape[1])], axis=1)
 
             encoder = self.encoder
