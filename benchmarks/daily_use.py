@@ -223,13 +223,20 @@ def run(arguments: argparse.Namespace) -> None:
     encoder = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, **options)
     shared = SharedFeatures(encoder, DiskCache(arguments.cache, DEFAULT_LIMIT))
     document: dict[str, Any] = {"images": [], "before": [], "conditions": [], "foreign": []}
+    if arguments.out.exists():  # what is not asked for stays as it was measured
+        stored = json.loads(arguments.out.read_text())
+        kept = () if "all" in arguments.learned_from else ("before", "conditions")
+        document |= {part: stored.get(part, []) for part in kept}
+        for part in ("images", "foreign"):
+            document[part] = [row for row in stored[part] if row["learned_from"] not in arguments.learned_from]
     rows, before, conditions, foreign = document.values()
     pictures = junk(JUNK)
 
     def keep() -> None:
-        write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
+        write_atomic(arguments.out, (json.dumps({"info": info} | document) + "\n").encode())
 
-    for name in ORDER:
+    info: dict[str, Any] = {}
+    for name in (each for each in ORDER if each in arguments.learned_from):
         # The first draw is the last: it is asked more below.
         for draw in reversed(range(DRAWS[name])):
             row = {"learned_from": name, "draw": draw}
@@ -237,7 +244,7 @@ def run(arguments: argparse.Namespace) -> None:
                 before += judged(taught(scenario, shared, COUNTS[name], draw, EARLIER), scenario, row)
             detector = taught(scenario, shared, COUNTS[name], draw)
             rows += judged(detector, scenario, row)
-            document = {"info": detector.info()} | document
+            info = detector.info()
             keep()
         verdicts = [each.verdict for each in inspected(detector, pictures)]
         foreign.append({"learned_from": name, "shown": "pictures without a product", "verdicts": verdicts})
@@ -399,6 +406,7 @@ def main() -> None:
     runner.add_argument("--cache", type=Path, default=Path("runs/daily-use-cache"), help="where features are kept")
     runner.add_argument("--provider", help="what the encoder runs on (default: onnx-cpu)")
     runner.add_argument("--precision", help="of the encoder (default: float32)")
+    runner.add_argument("--learned-from", nargs="+", choices=ORDER, default=ORDER, help="only these are measured anew")
     runner.add_argument("--threads", type=int, help="of the encoder (default: one a core)")
     runner.add_argument("--before", action="store_true", help="all images with the earlier thresholds too")
     printer = verbs.add_parser("table")
