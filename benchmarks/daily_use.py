@@ -8,7 +8,8 @@ blurred. Each product is forgotten in turn and its test images are inspected; so
     python -m benchmarks.daily_use run --data DIR/mvtec_ad --out results/daily_use.json
     python -m benchmarks.daily_use table results/daily_use.json --only images
 
-Random draws of 2, 5 and 20 images are repeated. Each image is encoded once for each exposure, and once only if the run
+Random draws of 2, 5, 10 and 20 images are repeated, and all images with several seeds; those also with the thresholds
+and maps that a preset had before (``--before``). Each image is encoded once for each exposure, and once only if the run
 is stopped and started again. On two cores it takes half an hour.
 """
 
@@ -18,7 +19,9 @@ import argparse
 import hashlib
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +37,18 @@ from dinosaur_ad.datasets import Scenario, mvtec_scenario
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods.photo import Photo
-from dinosaur_ad.presets import DEFAULT
+from dinosaur_ad.presets import DEFAULT, GAINED, Preset
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
-COUNTS: dict[str, int] = {"2": 2, "5": 5, "20": 20, "all": sys.maxsize}
-DRAWS = {"2": 3, "5": 10, "20": 10, "all": 1}
+COUNTS: dict[str, int] = {"2": 2, "5": 5, "10": 10, "20": 20, "all": sys.maxsize}
+DRAWS = {"2": 3, "5": 10, "10": 10, "20": 10, "all": 3}
+"""Of all images the same ones each time, with another seed."""
+ORDER = ("all", "20", "10", "5", "2")
+"""What is measured first."""
+EARLIER = replace(DEFAULT, folds=GAINED["folds"], map_softness=GAINED["map_softness"])
+"""The default before its thresholds came from 40 folds. Of 20 images and fewer they are the same: each is left out."""
 PARTS = 10
 """Good test parts of each product that are changed."""
 JUNK = 300
@@ -109,6 +117,8 @@ class SharedFeatures:
 
     def __init__(self, encoder: Encoder, cache: DiskCache) -> None:
         self.encoder = encoder
+        self.seconds = 0.0
+        """Of the processor, for what was encoded and reduced to features."""
         self._cache = cache
 
     def use(self, detector: Dinosaur) -> Dinosaur:
@@ -117,7 +127,9 @@ class SharedFeatures:
 
         def features(pixels: Pixels, exposure: Exposure | None = None) -> tuple[Floats, Floats]:
             def tokens(photos: Sequence[Photo]) -> Floats:
+                begun = time.process_time()
                 cls_NC, patches_NHWC = compute(np.stack([photo.pixels() for photo in photos]), exposure)
+                self.seconds += time.process_time() - begun
                 return np.concatenate([cls_NC[:, None], patches_NHWC.reshape(len(photos), -1, cls_NC.shape[1])], axis=1)
 
             encoder = self.encoder
@@ -136,9 +148,11 @@ def photo_of(pixels: Pixels) -> Photo:
     return Photo(hashlib.sha256(pixels.tobytes()).hexdigest(), lambda: pixels)
 
 
-def taught(scenario: Scenario, shared: SharedFeatures, count: int, draw: int) -> Dinosaur:
-    """All products learned in sequence, from so many of their normal images."""
-    detector = shared.use(Dinosaur(encoder=shared.encoder))
+def taught(scenario: Scenario, shared: SharedFeatures, count: int, draw: int, preset: Preset = DEFAULT) -> Dinosaur:
+    """All products learned in sequence, from so many of their normal images; the draw is also the seed of those that
+    learn from all."""
+    seed = draw if count == COUNTS["all"] else 0
+    detector = shared.use(Dinosaur(encoder=shared.encoder, preset=preset, seed=seed))
     for task in scenario.tasks:
         order = np.random.default_rng(draw).permutation(len(task.train))[:count]
         detector.learn(task.name, [task.train[n].image() for n in sorted(order)])
@@ -183,51 +197,88 @@ def inspected(detector: Dinosaur, images: Sequence[Pixels]) -> list[Inspection]:
     return detector.inspect(list(images))
 
 
+def judged(detector: Dinosaur, scenario: Scenario, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is said of every test image, a row a product."""
+    rows = []
+    for task in scenario.tasks:
+        results = inspected(detector, [sample.image() for sample in task.test])
+        verdicts = {
+            "task": task.name,
+            "train": len(detector.store.record(task.name).manifest["images"]),
+            "threshold": round(detector.threshold(task.name), 5),
+            "labels": [sample.label for sample in task.test],
+            "verdicts": [each.verdict for each in results],
+            "scores": [round(each.score, 5) for each in results],
+            "routes": [each.task for each in results],
+        }
+        rows.append(row | verdicts)
+    print(f"{row}: done", file=sys.stderr, flush=True)
+    return rows
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Measure and store every verdict."""
     scenario = mvtec_scenario(arguments.data)
-    options = {"provider": arguments.provider, "precision": arguments.precision}
+    options = {"provider": arguments.provider, "precision": arguments.precision, "threads": arguments.threads}
     encoder = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, **options)
     shared = SharedFeatures(encoder, DiskCache(arguments.cache, DEFAULT_LIMIT))
-    rows: list[dict[str, Any]] = []
-    conditions: list[dict[str, Any]] = []
-    foreign: list[dict[str, Any]] = []
+    document: dict[str, Any] = {"images": [], "before": [], "conditions": [], "foreign": []}
+    if arguments.out.exists():  # what is not asked for stays as it was measured
+        stored = json.loads(arguments.out.read_text())
+        kept = () if "all" in arguments.learned_from else ("before", "conditions")
+        document |= {part: stored.get(part, []) for part in kept}
+        for part in ("images", "foreign"):
+            document[part] = [row for row in stored[part] if row["learned_from"] not in arguments.learned_from]
+    rows, before, conditions, foreign = document.values()
     pictures = junk(JUNK)
-    for name, count in COUNTS.items():
-        for draw in range(DRAWS[name]):
-            detector = taught(scenario, shared, count, draw)
-            for task in scenario.tasks:
-                results = inspected(detector, [sample.image() for sample in task.test])
-                rows.append(
-                    {
-                        "learned_from": name,
-                        "draw": draw,
-                        "task": task.name,
-                        "train": min(count, len(task.train)),
-                        "labels": [sample.label for sample in task.test],
-                        "verdicts": [each.verdict for each in results],
-                        "scores": [round(each.score, 5) for each in results],
-                        "routes": [each.task for each in results],
-                    }
-                )
-                print(f"{name} images, draw {draw}, {task.name}: done", file=sys.stderr, flush=True)
-            if draw == 0:
-                verdicts = [each.verdict for each in inspected(detector, pictures)]
-                foreign.append({"learned_from": name, "shown": "pictures without a product", "verdicts": verdicts})
-    for task in scenario.tasks:  # with the detector that learned from all images
+
+    def keep() -> None:
+        write_atomic(arguments.out, (json.dumps({"info": info} | document) + "\n").encode())
+
+    info: dict[str, Any] = {}
+    for name in (each for each in ORDER if each in arguments.learned_from):
+        # The first draw is the last: it is asked more below.
+        for draw in reversed(range(DRAWS[name])):
+            row = {"learned_from": name, "draw": draw}
+            if arguments.before and name == "all":
+                before += judged(taught(scenario, shared, COUNTS[name], draw, EARLIER), scenario, row)
+            detector = taught(scenario, shared, COUNTS[name], draw)
+            rows += judged(detector, scenario, row)
+            info = detector.info()
+            keep()
+        verdicts = [each.verdict for each in inspected(detector, pictures)]
+        foreign.append({"learned_from": name, "shown": "pictures without a product", "verdicts": verdicts})
+        if name == "all":
+            conditions += moved_and_lit(detector, scenario)
+            foreign += forgotten(detector, scenario)
+    order = list(COUNTS)
+    rows.sort(key=lambda row: (order.index(row["learned_from"]), row["draw"]))  # stable: products stay in order
+    foreign.sort(key=lambda row: order.index(row["learned_from"]))
+    keep()
+    arguments.only = None
+    table(arguments)
+
+
+def moved_and_lit(detector: Dinosaur, scenario: Scenario) -> list[dict[str, Any]]:
+    """What is said of good parts under each condition."""
+    rows = []
+    for task in scenario.tasks:
         good = [sample.image() for sample in task.test if not sample.label][:PARTS]
         for name, change in CONDITIONS.items():
             results = inspected(detector, [change(pixels) for pixels in good])
-            conditions.append({"condition": name, "task": task.name, "verdicts": [each.verdict for each in results]})
-    for task in scenario.tasks:  # each forgotten in turn
+            rows.append({"condition": name, "task": task.name, "verdicts": [each.verdict for each in results]})
+    return rows
+
+
+def forgotten(detector: Dinosaur, scenario: Scenario) -> list[dict[str, Any]]:
+    """What is said of each product's test images while it is forgotten."""
+    rows = []
+    for task in scenario.tasks:
         detector.forget(task.name)
         verdicts = [each.verdict for each in inspected(detector, [sample.image() for sample in task.test])]
-        foreign.append({"learned_from": "all", "shown": task.name, "verdicts": verdicts})
+        rows.append({"learned_from": "all", "shown": task.name, "verdicts": verdicts})
         detector.undo(task.name)
-    document = {"info": detector.info(), "images": rows, "conditions": conditions, "foreign": foreign}
-    write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
-    arguments.only = None
-    table(arguments)
+    return rows
 
 
 def table(arguments: argparse.Namespace) -> None:
@@ -236,6 +287,8 @@ def table(arguments: argparse.Namespace) -> None:
     parts = {
         "images": _images_table,
         "products": _products_table,
+        "ready": _ready_table,
+        "before": _before_table,
         "conditions": _conditions_table,
         "foreign": _foreign_table,
     }
@@ -246,25 +299,64 @@ def table(arguments: argparse.Namespace) -> None:
 def _images_table(document: dict[str, Any]) -> str:
     heads = "| learned from | good parts flagged | defects missed | called unknown | cannot be judged yet |"
     lines = [heads, "|---|--:|--:|--:|--:|"]
-    for name in COUNTS:
+    for name in _measured(document):
         rows = [row for row in document["images"] if row["learned_from"] == name]
         counts = sorted(row["train"] for row in rows)
-        what = f"all ({counts[0]} to {counts[-1]})" if name == "all" else f"{name} images"
+        what = f"all ({counts[0]} to {counts[-1]})" if name == "all" else _heading(name)
         lines.append(f"| {what} | {' | '.join(_figures(rows))} |")
     return "\n".join(lines)
 
 
 def _products_table(document: dict[str, Any]) -> str:
-    heads = [f"{'all' if name == 'all' else name} images" for name in COUNTS]
+    names = _measured(document)
+    heads = [_heading(name) for name in names]
     lines = [f"| flagged, missed | {' | '.join(heads)} | right product named |", f"|---|{'--:|' * (len(heads) + 1)}"]
     for task in dict.fromkeys(row["task"] for row in document["images"]):
         rows = [row for row in document["images"] if row["task"] == task]
-        cells = [_figures([row for row in rows if row["learned_from"] == name]) for name in COUNTS]
+        cells = [_figures([row for row in rows if row["learned_from"] == name]) for name in names]
         routes = [route == task for row in rows for route in row["routes"]]
         lines.append(
             f"| {task} | {' | '.join(f'{flagged}, {missed}' for flagged, missed, *_ in cells)} | {_percent(routes)} |"
         )
     return "\n".join(lines)
+
+
+def _ready_table(document: dict[str, Any]) -> str:
+    """In how many of the draws a product was judged."""
+    rows, names = document["images"], _measured(document)
+    lines = [f"| judged | {' | '.join(_heading(name) for name in names)} |", f"|---|{'--:|' * len(names)}"]
+    for task in dict.fromkeys(row["task"] for row in rows):
+        cells = []
+        for name in names:
+            own = [row for row in rows if (row["task"], row["learned_from"]) == (task, name)]
+            judged = [2 * row["verdicts"].count("not ready") < len(row["verdicts"]) for row in own]
+            cells.append(f"{sum(judged)} of {len(own)}")
+        lines.append(f"| {task} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _before_table(document: dict[str, Any]) -> str:
+    """All images, with the thresholds of the earlier version and with today's."""
+    now = [row for row in document["images"] if row["learned_from"] == "all"]
+    lines = [
+        "| all images | good parts flagged before | now | defects missed before | now |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for task in (*dict.fromkeys(row["task"] for row in now), None):
+        both = [[row for row in rows if task in (None, row["task"])] for rows in (document["before"], now)]
+        (flagged, missed, *_), (flagged_now, missed_now, *_) = map(_figures, both)
+        lines.append(f"| {task or 'all five'} | {flagged} | {flagged_now} | {missed} | {missed_now} |")
+    return "\n".join(lines)
+
+
+def _measured(document: dict[str, Any]) -> list[str]:
+    """How many images were learned, of what was measured."""
+    measured = {row["learned_from"] for row in document["images"]}
+    return [name for name in COUNTS if name in measured]
+
+
+def _heading(name: str) -> str:
+    return "all images" if name == "all" else f"{name} images"
 
 
 def _figures(rows: list[dict[str, Any]]) -> tuple[str, str, str, str]:
@@ -287,8 +379,7 @@ def _foreign_table(document: dict[str, Any]) -> str:
     ]
     for row in document["foreign"]:
         counts = [row["verdicts"].count(verdict) for verdict in ("unknown", "anomalous", "not ready", "normal")]
-        what = "all images" if row["learned_from"] == "all" else f"{row['learned_from']} images"
-        lines.append(f"| {what} | {row['shown']} | {' | '.join(map(str, counts))} |")
+        lines.append(f"| {_heading(row['learned_from'])} | {row['shown']} | {' | '.join(map(str, counts))} |")
     return "\n".join(lines)
 
 
@@ -315,10 +406,13 @@ def main() -> None:
     runner.add_argument("--cache", type=Path, default=Path("runs/daily-use-cache"), help="where features are kept")
     runner.add_argument("--provider", help="what the encoder runs on (default: onnx-cpu)")
     runner.add_argument("--precision", help="of the encoder (default: float32)")
+    runner.add_argument("--learned-from", nargs="+", choices=ORDER, default=ORDER, help="only these are measured anew")
+    runner.add_argument("--threads", type=int, help="of the encoder (default: one a core)")
+    runner.add_argument("--before", action="store_true", help="all images with the earlier thresholds too")
     printer = verbs.add_parser("table")
     printer.set_defaults(verb=table)
     printer.add_argument("out", type=Path)
-    printer.add_argument("--only", choices=("images", "products", "conditions", "foreign"))
+    printer.add_argument("--only", choices=("images", "products", "ready", "before", "conditions", "foreign"))
     arguments = parser.parse_args()
     arguments.verb(arguments)
 

@@ -2,10 +2,15 @@
 
     python -m benchmarks.presets run --data DIR/mvtec_ad --out results/preset_speed.json [--before SRC]
     python -m benchmarks.presets table results/preset_speed.json
+    python -m benchmarks.presets learning --out results/preset_learning.json
+    python -m benchmarks.presets learning-table results/preset_learning.json
 
 Every row is a process of its own. They learn one after another, and then take turns on the same images, so that what
 else the machine does falls on all of them; the median turn of each counts, in processor time of all threads. With
 ``--before`` (the folder ``src`` of an earlier version) the preset fast of that version takes its turns too.
+
+``learning`` teaches the default a drawn product of 100 and of 443 images, which are encoded once, with the folds that
+its threshold comes from and with those of before.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,15 +29,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import machine
-from dinosaur_ad import Dinosaur
+from benchmarks.daily_use import EARLIER, SharedFeatures
+from benchmarks.images import products
+from dinosaur_ad import Dinosaur, load_encoder
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
 from dinosaur_ad.datasets import mvtec_scenario
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.options import EncoderOptions
-from dinosaur_ad.presets import PRESETS
+from dinosaur_ad.presets import DEFAULT, PRESETS
 
 LEARNED, INSPECTED, TURNS = 100, 4, 4
+MANY = 443
+"""Images of a task of the magnetic tiles."""
 
 
 class Row(NamedTuple):
@@ -77,6 +88,25 @@ def timed(work: Callable[[], Any]) -> dict[str, float]:
     return started.since()
 
 
+class Building:
+    """Processor seconds that memories and thresholds take from now on."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        for name in ("add", "score_controls", "files"):
+            setattr(BankBuilder, name, self._timed(getattr(BankBuilder, name)))
+
+    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            begun = time.process_time()
+            try:
+                return method(*given, **named)
+            finally:
+                self.seconds += time.process_time() - begun
+
+        return call
+
+
 # --- a row: a process that learns, and then inspects or encodes whenever it is told to ---
 
 
@@ -98,28 +128,14 @@ def work(arguments: argparse.Namespace) -> None:
         return done
 
     detector.store.put = watched  # type: ignore[method-assign]
-    building = 0.0
-
-    def built(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
-            nonlocal building
-            begun = time.process_time()
-            try:
-                return method(*given, **named)
-            finally:
-                building += time.process_time() - begun
-
-        return call
-
-    for name in ("add", "score_controls", "files"):
-        setattr(BankBuilder, name, built(getattr(BankBuilder, name)))
+    building = Building()
     started = Spent.now()
     learned = detector.learn("part", train)
     row = {
         "encoder": detector.encoder.info(),
         "learn_seconds": learned.seconds,
         "learn": started.since(),
-        "building_s": building,
+        "building_s": building.seconds,
         "usable": usable[0],
         "images": learned.images,
         "bytes": learned.bytes,
@@ -215,13 +231,59 @@ def table(arguments: argparse.Namespace) -> None:
         )
 
 
+# --- many images of one product ---
+
+
+def learning(arguments: argparse.Namespace) -> None:
+    """Measure what memory and threshold take of learning many images, and store it."""
+    encoder = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, threads=arguments.threads)
+    building, rows = Building(), []
+    for count in arguments.learned:
+        images = products("gear", count)
+        with tempfile.TemporaryDirectory() as folder:
+            shared = SharedFeatures(encoder, DiskCache(Path(folder), DEFAULT_LIMIT))
+            shared.use(Dinosaur(encoder=encoder)).learn("warm", images)
+            encoding = shared.seconds
+            for label, preset in (("before", EARLIER), ("now", DEFAULT)):
+                already = building.seconds
+                detector = shared.use(Dinosaur(encoder=encoder, preset=preset))
+                learned = detector.learn("part", images)
+                row = {"label": label, "folds": preset.folds, "images": learned.images, "bytes": learned.bytes}
+                scored = detector.store.record("part").manifest["calibration"]["scores"]
+                spent = {"encode_s": round(encoding, 1), "building_s": round(building.seconds - already, 2)}
+                rows.append(row | {"scored": scored, "threshold": learned.threshold} | spent)
+    document = {"machine": machine.facts(), "encoder": encoder.info(), "rows": rows}
+    write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
+    learning_table(arguments)
+
+
+def learning_table(arguments: argparse.Namespace) -> None:
+    """Print the stored result as Markdown."""
+    print("| images | thresholds | encoding | memory and calibration | of learning |\n|--:|---|--:|--:|--:|")
+    for row in json.loads(arguments.out.read_text())["rows"]:
+        folds = f"{row['folds']} folds" if row["folds"] else "5 to 20 folds (before)"
+        share = row["building_s"] / (row["building_s"] + row["encode_s"])
+        print(
+            f"| {row['images']} | {row['scored']} unseen normals, {folds} | {row['encode_s']:.0f} s "
+            f"| {row['building_s']:.1f} s | {100 * share:.1f} % |"
+        )
+
+
 def main() -> None:
     """Measure, print the table, or be the process of a row."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
-    runner, worker, printer = (verbs.add_parser(name) for name in ("run", "work", "table"))
-    for verb, of in ((run, runner), (work, worker), (table, printer)):
+    names = ("run", "work", "table", "learning", "learning-table")
+    runner, worker, printer, many, many_printer = (verbs.add_parser(name) for name in names)
+    for verb, of in (
+        *((run, runner), (work, worker), (table, printer)),
+        *((learning, many), (learning_table, many_printer)),
+    ):
         of.set_defaults(verb=verb)
+    many.add_argument("--out", type=Path, required=True)
+    many.add_argument("--learned", type=int, nargs="+", default=[LEARNED, MANY])
+    many.add_argument("--threads", type=int, help="of the encoder (default: one a core)")
+    many_printer.add_argument("out", type=Path)
     for of in (runner, worker):
         of.add_argument("--data", type=Path, required=True, help="a folder of categories in the MVTec-AD layout")
         of.add_argument("--task", default="cable")

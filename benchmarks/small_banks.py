@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.daily_use import SharedFeatures
 from dinosaur_ad import Dinosaur, load_encoder
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.datasets import Task, mvtec_scenario
 from dinosaur_ad.presets import DEFAULT
@@ -86,6 +87,7 @@ def main() -> None:
     run.add_argument("--out", type=Path, required=True)
     run.add_argument("--products", nargs="+", default=PRODUCTS)
     run.add_argument("--normals", type=int, default=NORMALS)
+    run.add_argument("--cache", type=Path, default=Path("runs/daily-use-cache"), help="where features are kept")
     run.add_argument("--provider", help="what the encoder runs on (default: onnx-cpu)")
     run.add_argument("--precision", help="of the encoder (default: float32)")
     shown = verbs.add_parser("table")
@@ -96,10 +98,11 @@ def main() -> None:
         return
     options = {"provider": arguments.provider, "precision": arguments.precision}
     encoder = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, **options)
+    cache = DiskCache(arguments.cache, DEFAULT_LIMIT)
     rows: list[dict[str, Any]] = []
     for task in mvtec_scenario(arguments.data).tasks:
         if task.name in arguments.products:
-            rows += measured(task, SharedFeatures(encoder), arguments.normals)
+            rows += measured(task, SharedFeatures(encoder, cache), arguments.normals)
             document = {"encoder": encoder.info(), "rows": rows}
             write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
     print("\n".join(table(document)))

@@ -12,6 +12,7 @@ from detector_helpers import product, shared_folder, tiny
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.core.memory import Coreset, distances_to_others
 from dinosaur_ad.encoders import Tokens
+from dinosaur_ad.encoders.base import Reduce
 
 
 def test_distances_to_others_are_the_definition() -> None:
@@ -76,10 +77,10 @@ def encoding_each_image_once(detector: Dinosaur, monkeypatch: pytest.MonkeyPatch
     """The same images are taught three times over; the encoder is what takes the time."""
     encode, known = detector.encoder.encode_prepared, dict[bytes, Tokens]()
 
-    def remembered(pixels: NDArray[np.uint8]) -> Tokens:
+    def remembered(pixels: NDArray[np.uint8], reduce: Reduce) -> Tokens:
         for image in pixels:
             if image.tobytes() not in known:
-                known[image.tobytes()] = encode(image[None])
+                known[image.tobytes()] = encode(image[None], reduce)
         tokens = [known[image.tobytes()] for image in pixels]
         return Tokens(np.concatenate([t.cls for t in tokens]), np.concatenate([t.patches for t in tokens]))
 

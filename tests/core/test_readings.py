@@ -227,6 +227,37 @@ def test_the_readings_count_alike(readings: list[float], order: list[int]) -> No
     assert one[0] >= np.exp(SPREAD * (deviation.max() - np.log(3))) * (1 - 1e-4)
 
 
+@examples
+@given(
+    readings=st.lists(st.floats(0.1, 10), min_size=3, max_size=3),
+    softer=st.lists(st.floats(1, 1000), min_size=2, max_size=2).map(sorted),
+)
+def test_a_softer_map_lies_nearer_to_the_mean(readings: list[float], softer: list[float]) -> None:
+    reading, mean, spread = np.float32([readings]), np.float32([-1, 0, 0.5]), np.float32([0.08, 0.06, 0.2])
+    deviation = SPREAD * (np.log(reading[0].astype(np.float64)) - mean) / spread
+    largest, hard, soft, softest = (
+        np.log(float(fuse_readings(reading, mean, spread, softness)[0])) for softness in (1e-3, *softer, 1e3)
+    )
+    assert largest == pytest.approx(deviation.max(), abs=1e-3)
+    assert largest >= hard - 1e-3
+    assert hard >= soft - 1e-3
+    assert soft >= softest - 1e-3
+    # What is left is half the variance of the deviations, over the softness.
+    assert softest == pytest.approx(deviation.mean(), abs=1e-3 + deviation.var() / SPREAD / 1e3)
+    assert fuse_readings(reading, mean, spread, 1.0) == fuse_readings(reading, mean, spread)
+
+
+@examples
+@given(seed=st.integers(0, 10**6), softness=st.sampled_from([1.0, 8.0, 1000.0]))
+def test_the_softness_of_the_map_changes_no_score(seed: int, softness: float) -> None:
+    distances = some_distances(seed, 5, 8, 8)
+    scale = reading_scale(distances, READINGS)
+    one, other = fuse(distances, scale, READINGS), fuse(distances, scale, READINGS, softness=softness)
+    np.testing.assert_array_equal(one.score_N, other.score_N)
+    np.testing.assert_array_equal(one.reading_NR, other.reading_NR)
+    assert np.all(other.map_NHW <= one.map_NHW * (1 + 1e-3))
+
+
 @pytest.mark.parametrize("part", [0, 1])
 def test_what_is_no_number_stays_none(part: int) -> None:
     distances = some_distances(1, 4, 8, 8)

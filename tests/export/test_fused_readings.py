@@ -111,9 +111,10 @@ def test_pixels_are_matched_as_the_core_matches_them(
     st.sampled_from(["float32", "float16", "int8"]),
     st.sampled_from([("point", "located"), ("located", "coarse"), READINGS]),
     st.booleans(),
+    st.sampled_from([1.0, 2.5, DEFAULT.map_softness, 1000.0]),
 )
 def test_any_grid_and_readings_are_fused_as_the_core_fuses_them(
-    side: int, radius: int, precision: str, names: tuple[str, ...], narrow: bool
+    side: int, radius: int, precision: str, names: tuple[str, ...], narrow: bool, softness: float
 ) -> None:
     rng = np.random.default_rng(side + 10 * radius)
     tokens_NHWC = rng.normal(size=(3, side, side, 6)).astype(np.float32)
@@ -126,8 +127,10 @@ def test_any_grid_and_readings_are_fused_as_the_core_fuses_them(
     memory = Memory(patches, coarse=PackedVectors.projected(coarse_hwMC, precision, basis_CK))
     distances = memory.distances(tokens_NHWC, radius)
     scale = reading_scale(Distances(distances.point_NHW * 0.8, distances.coarse_Nhw * 0.7), names)
-    expected = fuse(distances, scale, names)
-    preset = replace(DEFAULT, layers=(0,), normalise=False, average=False, radius=radius, readings=names)
+    expected = fuse(distances, scale, names, softness=softness)
+    preset = replace(
+        DEFAULT, layers=(0,), normalise=False, average=False, radius=radius, readings=names, map_softness=softness
+    )
     threshold, limit = float(np.median(expected.score_N)) * 1.001, float(np.median(levels(distances))) * 1.001
     graph = add_bank(tokens_alone(side, 6), GraphBank(memory, threshold, limit, scale), preset)
     score, fused_map, anomalous, unknown = run(graph, tokens_NHWC)

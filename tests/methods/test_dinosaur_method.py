@@ -135,6 +135,8 @@ def test_settings_differ_from_the_preset_only_where_they_say_so() -> None:
     changed = DinosaurConfig(preset="paper", radius=2, ratio=0.05).to_preset()
     assert (changed.radius, changed.ratio, changed.top, changed.layers) == (2, 0.05, 0.0, ("final",))
     assert DinosaurConfig().to_preset().reserve == 0
+    earlier = DinosaurConfig(folds=0, map_softness=1).to_preset()
+    assert (earlier.folds, earlier.map_softness) == (0, 1)
 
 
 def test_one_image_is_not_enough() -> None:
@@ -149,7 +151,11 @@ def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("ratio", 0), ("ratio", 1.5), ("radius", -1), ("minimum", 0), ("top", 2), ("limit", 0)]
+    ("setting", "value"),
+    [
+        *(("ratio", 0), ("ratio", 1.5), ("radius", -1), ("minimum", 0), ("top", 2), ("limit", 0)),
+        *(("folds", -1), ("map_softness", 0.5)),
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(setting: str, value: float) -> None:
     with pytest.raises(InputError, match=f"DINOSaur's {setting} must"):

@@ -99,7 +99,7 @@ def read_coarse(record: TaskRecord, arrays: Arrays, packed: PackedVectors) -> Co
 
 def coarse_grid(packed: PackedVectors) -> tuple[int, int]:
     """Rows and columns of the windows of a bank."""
-    _, height, width, _ = windows(np.empty((1, *packed.values_HWMK.shape[:2], 1), np.float32)).shape
+    _, height, width, _ = windows(np.zeros((1, *packed.values_HWMK.shape[:2], 1), np.float32)).shape
     return height, width
 
 

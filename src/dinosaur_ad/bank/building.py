@@ -233,7 +233,7 @@ class BankBuilder:
 
     def _frame(self, height: int, width: int, channels: int, images: int, scores: int, prototype: int) -> Frame:
         """What the size of the files depends on besides the form of the bank."""
-        shape = windows(np.empty((1, height, width, 1), np.float32)).shape if "coarse" in self.preset.readings else None
+        shape = windows(np.zeros((1, height, width, 1), np.float32)).shape if "coarse" in self.preset.readings else None
         coarse = shape[1] * shape[2] if shape else 0
         maps, beside = 0, 3 * THUMBNAIL**2 + 6 if self.preset.exposure else 0
         beside += self.reference.edges_hw.size if self.reference else 0

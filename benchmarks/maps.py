@@ -1,0 +1,122 @@
+"""What maps and thresholds of the presets are worth: ``fast``, ``default`` as it was, and ``default``, in one run.
+
+    python -m benchmarks.maps run --data DIR --out results/maps.json
+    python -m benchmarks.maps table results/maps.json
+
+Each set is a cell of the benchmark: its products are learned one after another and every test image is scored, the
+product not named. ``mtd-color-10`` is the last of the ten lights of the magnetic tiles, learned alone. "Before" are 5
+to 20 folds of 200 normals, and a map fused as the score is. Images are encoded once. On one core it takes half an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
+from dinosaur_ad.bench.cell import CellSpec, run_cell
+from dinosaur_ad.bench.places import LocalPlace
+from dinosaur_ad.bench.results import CellResult
+from dinosaur_ad.core.metrics import auroc
+from dinosaur_ad.datasets import Scenario, loco_scenario, mtd_scenario, mvtec_scenario
+from dinosaur_ad.methods import MethodChoice, get_method
+from dinosaur_ad.presets import GAINED
+
+SETS = ("mvtec-loco", "mvtec-ad", "mtd-color-10")
+EARLIER = {name: GAINED[name] for name in ("folds", "map_softness")}
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fast": ("dinosaur:fast", {}),
+    "default, before": ("dinosaur", EARLIER),
+    "default": ("dinosaur", {}),
+}
+
+
+def open_set(name: str, data: Path) -> Scenario:
+    """The products of a set."""
+    if name == "mvtec-loco":
+        return loco_scenario(data / "mvtec_loco")
+    if name == "mvtec-ad":
+        return mvtec_scenario(data / "mvtec_ad")
+    scenario = mtd_scenario(data / "mtd", "color", 0)
+    return replace(scenario, tasks=scenario.tasks[-1:])
+
+
+def rows_of(result: CellResult) -> list[dict[str, Any]]:
+    """A row a product."""
+    assert result.pixel is not None
+    rows = []
+    for task, found, pixel in zip(result.tasks, result.final, result.pixel, strict=True):
+        assert found.own_thresholds is not None
+        flagged = ~(found.scores <= found.own_thresholds)  # what is no number is flagged
+        row = {"task": task["name"], "train": task["train"], "auroc": round(auroc(found.scores, found.labels), 5)}
+        counts = {"good": found.labels == 0, "bad": found.labels == 1}
+        row |= {what: int(chosen.sum()) for what, chosen in counts.items()}
+        row |= {"flagged": int(flagged[counts["good"]].sum()), "missed": int((~flagged)[counts["bad"]].sum())}
+        rows.append(row | {"pixel_auroc": round(pixel["auroc"], 5), "aupro": round(pixel["aupro"], 5)})
+    return rows
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure and store, set by set."""
+    cache = DiskCache(arguments.cache, 2 * DEFAULT_LIMIT)
+    places = {"provider": arguments.provider, "precision": arguments.precision}
+    cells: list[dict[str, Any]] = []
+    if arguments.out.exists():  # sets that were measured before are not measured again
+        cells = [each for each in json.loads(arguments.out.read_text())["cells"] if each["set"] not in arguments.sets]
+    for name in arguments.sets:
+        scenario = open_set(name, arguments.data)
+        for label, (method, settings) in METHODS.items():
+            chosen: MethodChoice = get_method(method).with_settings(settings | places)
+            with tempfile.TemporaryDirectory() as out:
+                spec = CellSpec(chosen, name, seed=0)
+                result = run_cell(spec, scenario, LocalPlace(Path(out)), cache=cache, say=lambda line: None)
+            encoder = {key: result.info[key] for key in ("description", "provider", "precision", "size")}
+            cells.append({"set": name, "preset": label, "encoder": encoder, "rows": rows_of(result)})
+            cells.sort(key=lambda cell: SETS.index(cell["set"]))
+            write_atomic(arguments.out, (json.dumps({"cells": cells}) + "\n").encode())
+            print(f"{name}, {label}: done", file=sys.stderr, flush=True)
+    table(arguments)
+
+
+def table(arguments: argparse.Namespace) -> None:
+    """Print the stored result as Markdown."""
+    print(
+        "| set | preset | image AUROC | good parts flagged | defects missed | pixel AUROC | AUPRO |\n"
+        "|---|---|--:|--:|--:|--:|--:|"
+    )
+    for cell in json.loads(arguments.out.read_text())["cells"]:
+        rows = cell["rows"]
+        counts = {key: sum(row[key] for row in rows) for key in ("flagged", "good", "missed", "bad")}
+        image, pixel, pro = (f"{np.mean([row[key] for row in rows]):.3f}" for key in ("auroc", "pixel_auroc", "aupro"))
+        shares = (f"{100 * counts[part] / counts[of]:.1f} %" for part, of in (("flagged", "good"), ("missed", "bad")))
+        print(f"| {cell['set']} | {cell['preset']} | {image} | {' | '.join(shares)} | {pixel} | {pro} |")
+
+
+def main() -> None:
+    """Measure, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True)
+    runner, printer = verbs.add_parser("run"), verbs.add_parser("table")
+    runner.set_defaults(verb=run)
+    runner.add_argument("--data", type=Path, required=True, help="the folder of mtd, mvtec_ad and mvtec_loco")
+    runner.add_argument("--out", type=Path, required=True)
+    runner.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    runner.add_argument("--cache", type=Path, default=Path("runs/maps-cache"), help="where features are kept")
+    runner.add_argument("--provider", default="", help="what the encoder runs on (default: onnx-cpu)")
+    runner.add_argument("--precision", default="", help="of the encoder (default: float32)")
+    printer.set_defaults(verb=table)
+    printer.add_argument("out", type=Path)
+    arguments = parser.parse_args()
+    arguments.verb(arguments)
+
+
+if __name__ == "__main__":
+    main()
