@@ -25,7 +25,7 @@ from dinosaur_ad.bank.bank_files import (
     usual_image_size,
 )
 from dinosaur_ad.bank.budget import Form, Frame, choose, fewer_members, say_bytes
-from dinosaur_ad.bank.calibrating import Calibration
+from dinosaur_ad.bank.calibrating import HELD_OUT, KEPT_OUT, Calibration
 from dinosaur_ad.bank.image_features import ImageFeatures, ImageSums
 from dinosaur_ad.bank.layout import Layout
 from dinosaur_ad.bank.learning_block import COARSE_SHARE, Copies, LearningBlock
@@ -57,6 +57,9 @@ LARGEST = 200
 place of what others cover."""
 FOLLOWED = 100
 """Scores that the threshold of a product comes from that learns from pictures nobody has looked at, the newest."""
+ENOUGH_FOLLOWED, LEAST_LEARNED = 60, 20
+"""With pictures that are scored anew whenever the memory changes: scores of others make up so many with them, and there
+are at least so many of others, which say what is usual for each reading."""
 
 
 @dataclass(frozen=True)
@@ -317,12 +320,26 @@ class BankBuilder:
 
     def calibrate(self, patches_NHWC: Array) -> None:
         """Score held-out normal images with the bank as it is, for the threshold."""
+        self._score_held_out(patches_NHWC, HELD_OUT)
+
+    def keep_out(self, patches_NHWC: Array) -> None:
+        """Score images that are never learned with the bank as it is, in the place of those given before; they are what
+        the threshold comes from, and scores of others where they are too few.
+
+        Scores of other images are only guessed after the memory has grown, because the images are gone; these are not.
+        """
+        self.calibration.drop_kept_out()
+        self._score_held_out(patches_NHWC, KEPT_OUT)
+        count = patches_NHWC.shape[0]
+        self.calibration.follow(max(LEAST_LEARNED, ENOUGH_FOLLOWED - count))
+
+    def _score_held_out(self, patches_NHWC: Array, image: int) -> None:
         self._fit(len(self.calibration) + patches_NHWC.shape[0])
         contents = self._built
         own = contents.layout.own(patches_NHWC)
         coarse = windows(own) if contents.coarse else None
         distances = self._distances(own, coarse, contents.members, contents.coarse)
-        self.calibration.take(distances, [-1] * patches_NHWC.shape[0])
+        self.calibration.take(distances, [image] * patches_NHWC.shape[0])
 
     def recalibrate(self, patches_NHWC: Array) -> None:
         """Take the threshold, and what is usual for each reading, from other normal images; the memory stays."""

@@ -30,6 +30,8 @@ FARTHEST = 1e35
 """No alarm level is looked for beyond it."""
 TRUSTED = 0.75
 """The share of the scores of pictures that nobody has looked at, the lowest, that is taken for those of normals."""
+BLOCK = 20
+"""Pictures in a row of which a normal model is made, to see whether a threshold still holds."""
 CONFIDENCE = 0.95
 """Of what is promised about false alarms."""
 
@@ -120,6 +122,23 @@ def without_defects(score_N: np.ndarray) -> Floats:
     result_N = np.empty_like(ordered)
     result_N[order_N] = ordered
     return result_N
+
+
+def usual_exceedance(score_N: np.ndarray, level: float) -> float:
+    """How often usual pictures score above ``level``, by what those that came lately scored, in their order.
+
+    The normal model of each ``BLOCK`` in a row, of which the median counts: defects that are scattered are not seen by
+    the models, and a run of them not by the median, unless it is as long as half of the pictures.
+
+    >>> scores = np.exp(np.random.default_rng(0).normal(0, 0.1, 100))
+    >>> run = np.append(scores, np.full(40, 5.0))
+    >>> [round(usual_exceedance(each, np.exp(0.196)), 2) for each in (scores, run, 1.1 * scores)]
+    [0.01, 0.02, 0.13]
+    """
+    models = [UsualScores.of(block) for block in np.array_split(score_N, max(1, len(score_N) // BLOCK))]
+    mean = float(np.median([each.mean for each in models]))
+    spread = float(np.median([each.spread for each in models]))
+    return 1 - NormalDist(mean, spread).cdf(math.log(max(level, TINY)))
 
 
 def p_values(score_N: np.ndarray, calibration: np.ndarray) -> np.ndarray:
