@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank import Memory, PackedVectors, headroom, levels, read_images
 from dinosaur_ad.bank.bank_files import (
+    HELD_OUT,
+    KEPT_OUT,
     Arrays,
     descriptor_width,
     learned_digests,
@@ -25,7 +27,7 @@ from dinosaur_ad.bank.bank_files import (
     usual_image_size,
 )
 from dinosaur_ad.bank.budget import Form, Frame, choose, fewer_members, say_bytes
-from dinosaur_ad.bank.calibrating import HELD_OUT, KEPT_OUT, Calibration
+from dinosaur_ad.bank.calibrating import Calibration
 from dinosaur_ad.bank.image_features import ImageFeatures, ImageSums
 from dinosaur_ad.bank.layout import Layout
 from dinosaur_ad.bank.learning_block import COARSE_SHARE, Copies, LearningBlock

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank import levels, read_images
+from dinosaur_ad.bank.bank_files import KEPT_OUT
 from dinosaur_ad.core.arrays import to_numpy
 from dinosaur_ad.core.calibration import without_defects
 from dinosaur_ad.core.readings import Distances, ReadingScale, reading_scale
@@ -17,10 +18,6 @@ from dinosaur_ad.presets import Preset
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float32]
-
-HELD_OUT, KEPT_OUT = -1, -2
-"""The image of a score of one that was not learned; of one whose picture is still there, and that is scored anew
-whenever the memory changes."""
 
 
 class Calibration:
