@@ -30,6 +30,8 @@ FARTHEST = 1e35
 """No alarm level is looked for beyond it."""
 TRUSTED = 0.75
 """The share of the scores of pictures that nobody has looked at, the lowest, that is taken for those of normals."""
+FAR = 3.0
+"""Scores of such pictures farther above the usual ones than so many deviations count as what the model says of them."""
 BLOCK = 20
 """Pictures in a row of which a normal model is made, to see whether a threshold still holds."""
 CONFIDENCE = 0.95
@@ -104,8 +106,11 @@ def normal_quantiles(count: int) -> Floats:
 
 
 def without_defects(score_N: np.ndarray) -> Floats:
-    """Scores of pictures that nobody has looked at, as normals alone would score: the highest quarter is lowered to
-    where the others say that it lies.
+    """Scores of pictures that nobody has looked at, as normals alone would score: of the highest quarter, those that
+    lie more than three deviations above the usual ones are lowered to where the others say that they lie.
+
+    The others of it count as they are. Odd normals reach farther than a normal distribution of the log scores says:
+    with all of the highest quarter lowered, 10 % of good magnetic tiles are flagged where 2.5 % were asked for.
 
     >>> scores = np.append(np.exp(np.random.default_rng(0).normal(0, 0.1, 90)), np.full(10, 5.0))
     >>> round(float(without_defects(scores).max()), 2)
@@ -115,9 +120,10 @@ def without_defects(score_N: np.ndarray) -> Floats:
     if len(score_N) < 4:
         return score_N
     order_N = np.argsort(score_N, kind="stable")
-    trusted, model = max(2, round(TRUSTED * len(score_N))), UsualScores.of(score_N)
+    ordered, model = score_N[order_N], UsualScores.of(score_N)
     highest_N = np.exp(model.mean + model.spread * normal_quantiles(len(score_N)))
-    ordered = score_N[order_N]
+    near = int(np.searchsorted(ordered, math.exp(model.mean + FAR * model.spread), side="right"))
+    trusted = max(2, round(TRUSTED * len(score_N)), near)
     ordered[trusted:] = np.minimum(ordered[trusted:], np.maximum(highest_N[trusted:], ordered[trusted - 1]))
     result_N = np.empty_like(ordered)
     result_N[order_N] = ordered
