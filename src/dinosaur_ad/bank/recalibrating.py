@@ -18,7 +18,7 @@ FEWEST, MOST = 5, 400
 
 
 class CalibrationImages:
-    """Normal images that the threshold of the task ``name`` is taken from anew; ``doubtful``, nobody has looked at them.
+    """Normal images that the threshold of the task ``name`` is taken from anew; nobody has looked at ``doubtful`` ones.
 
     ``rejected``, ``duplicates`` (which the task has learned: it would find them too normal), ``photo_size`` and
     ``seconds`` are as those of :class:`~dinosaur_ad.bank.teaching.TrainingImages`.

@@ -226,7 +226,9 @@ class TaskTeacher:
             builder, base = begin()
             guard = self._guard(name, base)
             early = base is None and held_out is None and training.copies >= EARLY_COPIES
-            added = training.add_to(builder, held_out, guard, with_copies=not early, doubtful=doubtful, kept_out=kept_out)
+            added = training.add_to(
+                builder, held_out, guard, with_copies=not early, doubtful=doubtful, kept_out=kept_out
+            )
             suspects = guard.check(builder, force=force) if guard else ()
             started = time.perf_counter()
             if added:

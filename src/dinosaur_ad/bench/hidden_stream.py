@@ -27,11 +27,12 @@ class StreamPlan:
     """How a scenario becomes a stream.
 
     Each product comes in ``turns`` segments of ``segment`` normal pictures, no picture twice, with a share of
-    ``defects`` among them that are taken from its test images. Segments are ``shuffled`` within a turn, or in the order
-    of the tasks: with a drift scenario, that is a gradual drift. ``apart``: of tasks that are the same images in other
-    conditions, each shows images that no other does; as on a line, where no part comes twice. ``light`` is the factor to which the brightness fades
-    or grows, evenly over the stream. Of each task, at most ``tests`` good and as many bad test images are inspected at
-    the end; the same ones for every share of defects up to the largest of :data:`CONTAMINATION`.
+    ``defects`` among them that are taken from its test images. Segments are ``shuffled`` within a turn, or in the
+    order of the tasks: with a drift scenario, that is a gradual drift. ``apart``: of tasks that are the same images
+    in other conditions, each shows images that no other does; as on a line, where no part comes twice. ``light`` is
+    the factor to which the brightness fades or grows, evenly over the stream. Of each task, at most ``tests`` good
+    and as many bad test images are inspected at the end; the same ones for every share of defects up to the largest
+    of :data:`CONTAMINATION`.
     """
 
     segment: int = 40

@@ -257,9 +257,7 @@ class Tray:
 
     def mark_outdated(self, task: str) -> None:
         """The threshold of a task is to be taken anew."""
-        self._rows(
-            "INSERT INTO thresholds (task, outdated) VALUES (?, 1) ON CONFLICT DO UPDATE SET outdated = 1", task
-        )
+        self._rows("INSERT INTO thresholds (task, outdated) VALUES (?, 1) ON CONFLICT DO UPDATE SET outdated = 1", task)
 
     def outdated_tasks(self) -> list[str]:
         """The tasks whose threshold is to be taken anew."""

@@ -74,7 +74,7 @@ FOLLOWING = 30
 KEPT_OUT_EVERY, KEPT_OUT = 4, 100
 """Of every fourth judged picture a copy is kept instead of learning it, the newest hundred of each product."""
 JUDGED, LEAST_JUDGED = 200, 60
-"""Of so many newest scores since the threshold of a product was taken it is seen whether it still holds, from so many on."""
+"""Of so many newest scores since the threshold of a product was taken it is seen whether it holds, from so many on."""
 TOO_MANY = 2.0
 """A threshold that usual pictures exceed so many times as often as was asked for is taken anew."""
 MOST_OPEN = 100
@@ -402,8 +402,8 @@ class Watcher:
                 event = WatchEvent(REFUSED, str(error), task=task)
             else:
                 reason = (
-                    f"its usual pictures exceed the threshold more than {TOO_MANY:g} times as often as asked for, so it "
-                    f"was taken anew from {len(kept_out)} that were not learned; undo takes it back"
+                    f"its usual pictures exceed the threshold more than {TOO_MANY:g} times as often as asked for, so "
+                    f"it was taken anew from {len(kept_out)} that were not learned; undo takes it back"
                 )
                 event = WatchEvent(RECALIBRATED, reason, task=task, promised_rate=learned.promised_rate)
         with self._tray.change():
@@ -447,9 +447,7 @@ class Watcher:
         try:
             doubtful = [each.file for each in waiting if each.suspect]
             kept_out = self._kept_out_of(task)
-            learned = self._detector.update(
-                task, [each.file for each in clear], doubtful=doubtful, kept_out=kept_out
-            )
+            learned = self._detector.update(task, [each.file for each in clear], doubtful=doubtful, kept_out=kept_out)
         except InputError as error:
             event = WatchEvent(REFUSED, str(error), task=task, pictures=pictures)
         else:
