@@ -100,7 +100,8 @@ class Calibration:
 
     def _leave_out(self, places: set[int]) -> None:
         for rows in (self.scored, self._scores, self._levels, self._point, self._coarse, self._counts):
-            rows[:] = [row for n, row in enumerate(rows) if n not in places]  # type: ignore[index]
+            for place in sorted((n for n in places if n < len(rows)), reverse=True):
+                del rows[place]
         self._derived = None
 
     def rescale(self, point: Sequence[float], coarse: Sequence[float]) -> None:
