@@ -34,6 +34,11 @@ def flagged(events: list[WatchEvent], last: int) -> float:
     return float(np.mean([verdict != "normal" for verdict in verdicts[-last:]]))
 
 
+@pytest.fixture(autouse=True)
+def early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "KEPT_OUT_FROM", 30)
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "GROWN", 40)
