@@ -144,13 +144,14 @@ def table(document: dict[str, Any]) -> list[str]:
     settings, rows = document["settings"], document["rows"]
     encoder = settings["encoder"]
     tests = f"at most {settings['tests']} good and {settings['tests']} bad" if settings["tests"] else "all"
-    again = "" if settings.get("apart", True) else ", which may come again in other conditions"
+    drift = settings["stream"] in STREAMS and STREAMS[settings["stream"]][1].apart
+    again = ", which may come again in another condition" if drift and not settings.get("apart") else ""
     return [
         *stream_table([read_row(row) for row in rows]),
         "",
         f"`{settings['stream']}`, {settings['segment']} normal pictures of each task in each of {settings['turns']} "
-        f"{'turns' if settings['turns'] > 1 else 'turn'}{again}, {tests} test images of a task that are in no stream. Preset "
-        f"{settings['preset']}, {encoder['encoder']}, {encoder['provider']}, {encoder['precision']}, seed "
+        f"{'turns' if settings['turns'] > 1 else 'turn'}{again}, {tests} test images of a task that are in no stream. "
+        f"Preset {settings['preset']}, {encoder['encoder']}, {encoder['provider']}, {encoder['precision']}, seed "
         f"{settings['seed']}.",
     ]
 
@@ -286,7 +287,7 @@ def main() -> None:
     measure.add_argument("--precision", help="of the encoder, such as bfloat16")
     measure.add_argument("--segment", type=int, help="normal pictures of a task in a turn")
     measure.add_argument("--tests", type=int, help="good, and bad, test images of a task at the most")
-    measure.add_argument("--returning", action="store_true", help="images of a drift may come again in other conditions")
+    measure.add_argument("--returning", action="store_true", help="images may come again in another condition")
     measure.add_argument("--cache", type=Path, help="a folder for the tokens of pictures")
     memory = verbs.add_parser("memory")
     memory.add_argument("--out", type=Path, required=True)
