@@ -302,7 +302,7 @@ class Dinosaur:
         ``position`` stays what it was; another one than the task's is refused. Given ``doubtful``, nobody has looked at
         the images, as :meth:`learn` says, and the threshold follows the newest hundred pictures.
         Then ``kept_out`` are pictures that are never learned: all of them are scored anew, in the place of those given
-        before, and with 60 or more of them the threshold comes from hardly any others.
+        before, and with a hundred of them the threshold comes from hardly any others.
 
         :raises InputError: the images would make the task blind (blank, of another product, a threshold that rises
             far); ``force`` learns them all the same.

@@ -59,9 +59,9 @@ LARGEST = 200
 place of what others cover."""
 FOLLOWED = 100
 """Scores that the threshold of a product comes from that learns from pictures nobody has looked at, the newest."""
-ENOUGH_FOLLOWED, LEAST_LEARNED = 60, 20
-"""With pictures that are scored anew whenever the memory changes: scores of others make up so many with them, and there
-are at least so many of others, which say what is usual for each reading."""
+LEAST_LEARNED = 20
+"""Scores of others that count besides those of pictures that are scored anew whenever the memory changes, however many
+there are of these: they say what is usual for each reading."""
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ class BankBuilder:
         self.calibration.drop_kept_out()
         self._score_held_out(patches_NHWC, KEPT_OUT)
         count = patches_NHWC.shape[0]
-        self.calibration.follow(max(LEAST_LEARNED, ENOUGH_FOLLOWED - count))
+        self.calibration.follow(max(LEAST_LEARNED, FOLLOWED - count))
 
     def _score_held_out(self, patches_NHWC: Array, image: int) -> None:
         self._fit(len(self.calibration) + patches_NHWC.shape[0])
