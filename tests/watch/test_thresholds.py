@@ -49,7 +49,7 @@ def changing(before: int = 60, after: int = 160, noise: float = 2.5) -> list[Pix
     return [*images[:before], *noisier(images[before:], noise)]
 
 
-def test_every_fourth_picture_is_kept_out_and_never_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_third_picture_is_kept_out_and_never_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "KEPT_OUT", 8)
     pictures = write(tmp_path / "pictures", product(0, 100))
     list(opened(tmp_path / "store").watch(pictures, adopt="auto"))

@@ -30,8 +30,9 @@ FARTHEST = 1e35
 """No alarm level is looked for beyond it."""
 TRUSTED = 0.75
 """The share of the scores of pictures that nobody has looked at, the lowest, that is taken for those of normals."""
-UPPER = 0.5
-"""Of these, the share that says nothing of how far up scores reach, the lowest; chosen on products of MVTec AD."""
+UPPER, UPPER_FROM = 0.5, 100
+"""Of these, the share that says nothing of how far up scores reach, the lowest, from so many scores on; of fewer, a
+quarter scatters too much. Chosen on products of MVTec AD."""
 BLOCK = 20
 """Pictures in a row of which a normal model is made, to see whether a threshold still holds."""
 CONFIDENCE = 0.95
@@ -110,9 +111,9 @@ def normal_quantiles(count: int) -> Floats:
 
 def without_defects(score_N: np.ndarray) -> Floats:
     """Scores of pictures that nobody has looked at, as normals alone would score: the highest quarter is lowered to
-    where the quarter below it says that it lies.
+    where the quarter below it says that it lies; of fewer than a hundred, where all the others say.
 
-    Not to where all the others say: log scores of normals reach farther up than down, and the lower half would hide it.
+    Log scores of normals reach farther up than down, and the lower half would hide it.
 
     >>> scores = np.append(np.exp(np.random.default_rng(0).normal(0, 0.1, 90)), np.full(10, 5.0))
     >>> round(float(without_defects(scores).max()), 2)
@@ -122,13 +123,17 @@ def without_defects(score_N: np.ndarray) -> Floats:
     if len(score_N) < 4:
         return score_N
     order_N = np.argsort(score_N, kind="stable")
-    trusted, model = max(2, round(TRUSTED * len(score_N))), UsualScores.of(score_N, above=UPPER)
+    trusted, model = max(2, round(TRUSTED * len(score_N))), UsualScores.of(score_N, above=_upper(len(score_N)))
     highest_N = np.exp(model.mean + model.spread * normal_quantiles(len(score_N)))
     ordered = score_N[order_N]
     ordered[trusted:] = np.minimum(ordered[trusted:], np.maximum(highest_N[trusted:], ordered[trusted - 1]))
     result_N = np.empty_like(ordered)
     result_N[order_N] = ordered
     return result_N
+
+
+def _upper(count: int) -> float:
+    return UPPER if count >= UPPER_FROM else 0.0
 
 
 def usual_exceedance(score_N: np.ndarray, level: float) -> float:

@@ -71,8 +71,8 @@ CHANGED = 10.0
 """The evidence to one at which good parts count as changed; an update too many does no harm."""
 FOLLOWING = 30
 """Pictures of a product for which it is followed, once its good parts were seen to change."""
-KEPT_OUT_FROM, KEPT_OUT_EVERY, KEPT_OUT = 100, 4, 100
-"""From so many images on, of every fourth judged picture a copy is kept instead of learning it, the newest hundred of
+KEPT_OUT_FROM, KEPT_OUT_EVERY, KEPT_OUT = 100, 3, 100
+"""From so many images on, of every third judged picture a copy is kept instead of learning it, the newest hundred of
 each product. Before, an image more in the memory is worth more than a better known score."""
 JUDGED, LEAST_JUDGED = 200, 60
 """Of so many newest scores since the threshold of a product was taken it is seen whether it holds, from so many on."""
@@ -337,7 +337,7 @@ class Watcher:
         """A picture of a known product; if it is clearly normal, it may become part of an update.
 
         What enters the memory is chosen by its score. What the threshold comes from must not be, or each update would
-        lower it: so the others wait for the update too, and count as doubtful. And later every fourth is never
+        lower it: so the others wait for the update too, and count as doubtful. And later every third is never
         learned, whatever it scores, so that it can be scored anew with each memory that the product will have.
         """
         task, tray = result.task, self._tray
