@@ -11,6 +11,7 @@
 ``run`` compares DINOSaur told nothing (``watch``), told the tasks (``told``), learning blindly every 20 pictures
 (``blind``) and one flat memory for all products (``flat``); ``--method patchcore:vit`` adds a method of the benchmark.
 Each finished row is stored at once, and those that FILE has are not run again, unless ``--again`` names their learner.
+With ``--returning``, images of a drift may come again in another condition; on a line no part comes twice.
 With ``--cache DIR``, learners and later runs encode each picture once.
 """
 
@@ -112,7 +113,10 @@ def run(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, An
     if options.cache:
         encoder = CachedEncoder(encoder, options.cache)
     plan = replace(plan, seed=options.seed, segment=options.segment or plan.segment, tests=options.tests)
-    limits = {"segment": plan.segment, "turns": plan.turns, "tests": plan.tests}
+    plan = replace(plan, apart=plan.apart and not options.returning)
+    limits: dict[str, Any] = {"segment": plan.segment, "turns": plan.turns, "tests": plan.tests}
+    if STREAMS[options.stream][1].apart:
+        limits["apart"] = plan.apart
     measured = StreamMeasurement(options.out, settings | limits)
     scenario = open_scenario(scenario_name, options.data, options.seed)
     for defects in options.defects:
@@ -140,12 +144,14 @@ def table(document: dict[str, Any]) -> list[str]:
     settings, rows = document["settings"], document["rows"]
     encoder = settings["encoder"]
     tests = f"at most {settings['tests']} good and {settings['tests']} bad" if settings["tests"] else "all"
+    drift = settings["stream"] in STREAMS and STREAMS[settings["stream"]][1].apart
+    again = ", which may come again in another condition" if drift and not settings.get("apart") else ""
     return [
         *stream_table([read_row(row) for row in rows]),
         "",
         f"`{settings['stream']}`, {settings['segment']} normal pictures of each task in each of {settings['turns']} "
-        f"{'turns' if settings['turns'] > 1 else 'turn'}, {tests} test images of a task that are in no stream. Preset "
-        f"{settings['preset']}, {encoder['encoder']}, {encoder['provider']}, {encoder['precision']}, seed "
+        f"{'turns' if settings['turns'] > 1 else 'turn'}{again}, {tests} test images of a task that are in no stream. "
+        f"Preset {settings['preset']}, {encoder['encoder']}, {encoder['provider']}, {encoder['precision']}, seed "
         f"{settings['seed']}.",
     ]
 
@@ -281,6 +287,7 @@ def main() -> None:
     measure.add_argument("--precision", help="of the encoder, such as bfloat16")
     measure.add_argument("--segment", type=int, help="normal pictures of a task in a turn")
     measure.add_argument("--tests", type=int, help="good, and bad, test images of a task at the most")
+    measure.add_argument("--returning", action="store_true", help="images may come again in another condition")
     measure.add_argument("--cache", type=Path, help="a folder for the tokens of pictures")
     memory = verbs.add_parser("memory")
     memory.add_argument("--out", type=Path, required=True)

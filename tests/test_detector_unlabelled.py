@@ -11,6 +11,7 @@ from PIL import Image
 
 from detector_helpers import TINY, TINY_FAST, product, spoil, tiny
 from dinosaur_ad import Dinosaur
+from dinosaur_ad.bank.bank_files import KEPT_OUT
 from dinosaur_ad.presets import Preset
 
 Pixels = NDArray[np.uint8]
@@ -82,3 +83,46 @@ def test_what_a_person_taught_says_nothing_of_it() -> None:
     calibration = detector.store.record("x").manifest["calibration"]
     assert calibration["scores"] == 30
     assert "unlabelled" not in calibration
+
+
+@pytest.mark.parametrize("preset", [TINY, TINY_FAST])
+def test_pictures_that_are_kept_out_are_scored_anew_with_each_memory(preset: Preset, tmp_path: Path) -> None:
+    """What earlier pictures score after an update can only be guessed, because they are gone; these are not."""
+    images = product(0, 130, seed=4)
+    paths = written(tmp_path / "pictures", images)
+    detector = tiny(preset=preset)
+    detector.learn("x", paths[:20], doubtful=[])
+    detector.update("x", paths[20:30], doubtful=[], kept_out=paths[30:35])
+    detector.update("x", paths[40:70], doubtful=[], kept_out=paths[30:40])
+    record = detector.store.record("x")
+    assert len(record.manifest["images"]) == 60
+    scored = np.asarray(detector.store.arrays(record, "bank")["scored"])
+    assert np.count_nonzero(scored == KEPT_OUT) == 10
+    assert len(scored) == 70
+    again = [each.score for each in detector.inspect(images[30:40], task="x")]
+    stored = scores_of(detector, "x")[scored == KEPT_OUT]
+    trusted = np.argsort(stored)[:5]  # the highest may be lowered
+    np.testing.assert_allclose(stored[trusted], np.asarray(again)[trusted], rtol=1e-3)
+
+
+def test_the_threshold_is_taken_anew_from_pictures_that_were_kept_out(tmp_path: Path) -> None:
+    images = product(0, 110, seed=4)
+    later = [
+        np.clip(each + np.random.default_rng(n).normal(0, 5, each.shape), 0, 255).astype(np.uint8)
+        for n, each in enumerate(images[50:])
+    ]
+    paths = written(tmp_path / "pictures", [*images[:50], *later])
+    detector = tiny(preset=TINY_FAST)
+    detector.learn("x", paths[:30], doubtful=[])
+    before = detector.threshold("x")
+    members = detector.store.record("x").manifest["members"]
+    detector.recalibrate("x", paths[50:110], doubtful=True, force=True)
+    record = detector.store.record("x")
+    assert detector.threshold("x") > before
+    assert record.manifest["members"] == members
+    assert len(record.manifest["images"]) == 30
+    assert record.manifest["calibration"]["unlabelled"] is True
+    detector.update("x", paths[30:40], doubtful=[], kept_out=paths[50:110])  # goes on from there
+    assert detector.undo("x") == "update"
+    assert detector.undo("x") == "recalibrate"
+    assert detector.threshold("x") == before

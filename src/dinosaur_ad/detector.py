@@ -291,6 +291,7 @@ class Dinosaur:
         images: Images,
         *,
         doubtful: Sequence[str | Path] | None = None,
+        kept_out: Sequence[str | Path] = (),
         position: str = AUTO,
         force: bool = False,
         progress: Progress | None = None,
@@ -300,24 +301,37 @@ class Dinosaur:
         Images that the task has learned before are left out. Processes that update one task wait for each other.
         ``position`` stays what it was; another one than the task's is refused. Given ``doubtful``, nobody has looked at
         the images, as :meth:`learn` says, and the threshold follows the newest hundred pictures.
+        Then ``kept_out`` are pictures that are never learned: all of them are scored anew, in the place of those given
+        before, and with a hundred of them the threshold comes from hardly any others.
 
         :raises InputError: the images would make the task blind (blank, of another product, a threshold that rises
             far); ``force`` learns them all the same.
         """
         name = self._existing(name).name  # in Unicode's form NFC, as the store has it
-        return self._teacher.update(name, images, position=position, force=force, progress=progress, doubtful=doubtful)
+        return self._teacher.update(
+            name, images, position=position, force=force, progress=progress, doubtful=doubtful, kept_out=kept_out
+        )
 
     def recalibrate(
-        self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None
+        self,
+        name: str,
+        images: Images,
+        *,
+        doubtful: bool = False,
+        force: bool = False,
+        progress: Progress | None = None,
     ) -> Learned:
         """Take the threshold of a task from new normal images, for instance of today's light; its memory stays.
 
-        What is usual for each reading comes from these images too, at least 5 that the task has not learned.
+        What is usual for each reading comes from these images too, at least 5 that the task has not learned. If they
+        are ``doubtful``, nobody has looked at them: they are those that :meth:`update` was given as ``kept_out``, and
+        newer ones.
 
         :raises InputError: the images are too few, do not belong there, or would move the threshold far; ``force``
             takes them all the same.
         """
-        return self._teacher.recalibrate(self._existing(name).name, images, force=force, progress=progress)
+        name = self._existing(name).name
+        return self._teacher.recalibrate(name, images, force=force, progress=progress, doubtful=doubtful)
 
     def add_defects(
         self, name: str, images: Images, *, force: bool = False, progress: Progress | None = None

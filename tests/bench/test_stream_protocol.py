@@ -248,3 +248,18 @@ def test_pictures_are_encoded_once_for_all_learners(encoder: Encoder, tmp_path: 
 def test_a_product_that_is_not_ready_gives_no_false_alarms_and_finds_nothing() -> None:
     said = [StreamAnswer(0.5, False), StreamAnswer(2.0, True, ready=False), StreamAnswer(3.0, True), StreamAnswer()]
     assert _rates(said, np.asarray([0, 0, 1, 1])) == (2, 1.0, 0.0, 1.0)
+
+
+def test_apart_no_image_comes_twice_in_another_condition() -> None:
+    """Of a drift, every task has the same images; a part that the watch learned in another light scores too low."""
+    levels = tuple(replace(plates().tasks[0], name=f"level-{n}", product="plate") for n in range(2))
+    drift = replace(plates(), tasks=levels, same_images=True)
+    for share in (0.0, 0.1):
+        stream = make_hidden_stream(drift, StreamPlan(segment=30, turns=1, defects=share, shuffled=False, apart=True))
+        keys = [each.photo.key for each in stream.pictures]
+        assert len(set(keys)) == len(keys)
+        assert not {sample.key() for samples in stream.tests.values() for sample in samples} & set(keys)
+    returning = make_hidden_stream(drift, StreamPlan(segment=40, turns=1, defects=0.0, shuffled=False))
+    assert len({each.photo.key for each in returning.pictures}) < len(returning.pictures)
+    with pytest.raises(InputError, match="needs 80 normal images, but there are 60"):
+        make_hidden_stream(drift, StreamPlan(segment=40, turns=1, apart=True))

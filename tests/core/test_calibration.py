@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dinosaur_ad.core.calibration import (
+    BLOCK,
     LOG_SPREAD,
     LOG_SPREAD_WEIGHT,
     TWIN_SHARE,
@@ -24,6 +25,7 @@ from dinosaur_ad.core.calibration import (
     promised_rate,
     quantile_threshold,
     student_tail,
+    usual_exceedance,
     without_defects,
 )
 
@@ -258,3 +260,45 @@ def test_without_defects_the_rate_is_nearly_what_was_asked_for(count: int, defec
         scores = np.exp(np.append(rng.normal(0, 0.1, count - bad), rng.uniform(0, 0.8, bad)))
         rates.append(np.mean(np.exp(rng.normal(0, 0.1, 1000)) > alarm_level(without_defects(scores), 0.025)))
     assert 0.005 < np.mean(rates) < 0.05
+
+
+@pytest.mark.parametrize("wider", [1.0, 1.5, 1.8])
+def test_without_defects_normals_may_reach_farther_up_than_down(wider: float) -> None:
+    """Scores of magnetic tiles do. Where the lower half said how far up they reach, more were flagged."""
+    rng, rates = np.random.default_rng(1), []
+
+    def normals(count: int) -> Floats:
+        log_N = rng.normal(0, 0.07, count)
+        return np.exp(np.where(log_N > 0, wider * log_N, log_N))
+
+    for _ in range(100):
+        rates.append(np.mean(normals(1000) > alarm_level(without_defects(normals(100)), 0.025)))
+    assert np.mean(rates) < 0.05
+
+
+@examples
+@given(seed=st.integers(0, 99), count=st.integers(60, 200), share=st.floats(0, 0.4))
+def test_a_run_of_defects_is_no_reason_for_another_threshold(seed: int, count: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    scores = np.exp(rng.normal(0, 0.1, count))
+    blocks = count // BLOCK
+    run = int(share * blocks) * BLOCK  # whole blocks, fewer than half of them
+    begin = BLOCK * int(rng.integers(0, blocks - run // BLOCK))
+    with_run = scores.copy()
+    with_run[begin : begin + run] = 5.0
+    level = math.exp(1.96 * 0.1)
+    assert usual_exceedance(with_run[: blocks * BLOCK], level) < 0.15
+    assert usual_exceedance(scores, 1.2 * level) <= usual_exceedance(scores, level)
+    assert usual_exceedance(1.3 * scores, level) > usual_exceedance(scores, level)
+
+
+def test_scattered_defects_are_no_reason_for_another_threshold() -> None:
+    rng = np.random.default_rng(0)
+    level = math.exp(1.96 * 0.1)
+    rates = []
+    for _ in range(50):
+        scores = np.exp(rng.normal(0, 0.1, 200))
+        scores[rng.random(200) < 0.1] = 5.0
+        rates.append(usual_exceedance(scores, level))
+    assert np.median(rates) < 0.05
+    assert usual_exceedance(np.exp(rng.normal(0.15, 0.1, 200)), level) > 0.2

@@ -33,6 +33,9 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 
 Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float32]
+HELD_OUT, KEPT_OUT = -1, -2
+"""The image that a score belongs to where it was not learned; where its picture is still there besides, and is scored
+anew whenever the memory changes."""
 _DIGEST = re.compile(r"[1-9]\d{0,4}:[0-9a-f]{32}")
 
 
@@ -59,10 +62,10 @@ def read_bank(store: TaskStore, record: TaskRecord) -> tuple[Arrays, PackedVecto
         scores = _measured(arrays, "scores")
         if not scores.size or _measured(arrays, "levels").shape != scores.shape:
             raise ValueError("it has no scores to take a threshold from")
-        arrays.setdefault("scored", np.full(scores.shape, -1, np.int32))
+        arrays.setdefault("scored", np.full(scores.shape, HELD_OUT, np.int32))
         arrays.setdefault("foreign", np.empty(0, np.float32))
         scored = _whole_numbers(arrays, "scored")
-        if scored.shape != scores.shape or int(scored.min()) < -1 or int(scored.max()) >= len(images):
+        if scored.shape != scores.shape or int(scored.min()) < KEPT_OUT or int(scored.max()) >= len(images):
             raise ValueError("its scores belong to images that it does not name")
         arrays.setdefault("foreign_levels", np.empty(0, np.float32))
         _measured(arrays, "foreign")
@@ -128,7 +131,7 @@ def read_calibration_maps(store: TaskStore, record: TaskRecord, preset: Preset) 
         scored, counts = _whole_numbers(maps, "scored"), _named(maps, "counts")
         if counts.dtype != np.bool_ or counts.shape != scored.shape or int(counts.sum()) != len(arrays["scores"]):
             raise ValueError("the distances of its calibration images do not fit its scores")
-        if int(scored.min(initial=0)) < -1 or int(scored.max(initial=-1)) >= len(learned_images(record)):
+        if int(scored.min(initial=0)) < KEPT_OUT or int(scored.max(initial=-1)) >= len(learned_images(record)):
             raise ValueError("the distances of its calibration images are of images that it does not name")
         for name, grid in grids.items():
             values = _named(maps, name)

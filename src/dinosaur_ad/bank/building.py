@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank import Memory, PackedVectors, headroom, levels, read_images
 from dinosaur_ad.bank.bank_files import (
+    HELD_OUT,
+    KEPT_OUT,
     Arrays,
     descriptor_width,
     learned_digests,
@@ -57,6 +59,9 @@ LARGEST = 200
 place of what others cover."""
 FOLLOWED = 100
 """Scores that the threshold of a product comes from that learns from pictures nobody has looked at, the newest."""
+LEAST_LEARNED = 20
+"""Scores of others that count besides those of pictures that are scored anew whenever the memory changes, however many
+there are of these: they say what is usual for each reading."""
 
 
 @dataclass(frozen=True)
@@ -317,12 +322,26 @@ class BankBuilder:
 
     def calibrate(self, patches_NHWC: Array) -> None:
         """Score held-out normal images with the bank as it is, for the threshold."""
+        self._score_held_out(patches_NHWC, HELD_OUT)
+
+    def keep_out(self, patches_NHWC: Array) -> None:
+        """Score images that are never learned with the bank as it is, in the place of those given before; they are what
+        the threshold comes from, and scores of others where they are too few.
+
+        Scores of other images are only guessed after the memory has grown, because the images are gone; these are not.
+        """
+        self.calibration.drop_kept_out()
+        self._score_held_out(patches_NHWC, KEPT_OUT)
+        count = patches_NHWC.shape[0]
+        self.calibration.follow(max(LEAST_LEARNED, FOLLOWED - count))
+
+    def _score_held_out(self, patches_NHWC: Array, image: int) -> None:
         self._fit(len(self.calibration) + patches_NHWC.shape[0])
         contents = self._built
         own = contents.layout.own(patches_NHWC)
         coarse = windows(own) if contents.coarse else None
         distances = self._distances(own, coarse, contents.members, contents.coarse)
-        self.calibration.take(distances, [-1] * patches_NHWC.shape[0])
+        self.calibration.take(distances, [image] * patches_NHWC.shape[0])
 
     def recalibrate(self, patches_NHWC: Array) -> None:
         """Take the threshold, and what is usual for each reading, from other normal images; the memory stays."""

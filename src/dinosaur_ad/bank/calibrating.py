@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank import levels, read_images
+from dinosaur_ad.bank.bank_files import KEPT_OUT
 from dinosaur_ad.core.arrays import to_numpy
 from dinosaur_ad.core.calibration import without_defects
 from dinosaur_ad.core.readings import Distances, ReadingScale, reading_scale
@@ -21,7 +22,7 @@ Floats = NDArray[np.float32]
 
 class Calibration:
     """Scores and levels (median patch distances) of unseen normal images; ``scored`` is the image each belongs to (-1:
-    held out, or unknown).
+    held out, or unknown; -2: held out, and scored anew whenever the memory changes).
 
     Where the preset has one reading, a score is all that is kept of an image. With several, what is usual for each
     depends on all images, so their distances are kept (``maps``), in float16; images that do not count say what is
@@ -87,10 +88,21 @@ class Calibration:
         self._derived = None
 
     def follow(self, newest: int) -> None:
-        """From now on, the images are such that nobody has looked at; only so many of them are kept, the newest."""
-        self.unlabelled, self._derived = True, None
+        """From now on, the images are such that nobody has looked at; only so many of them are kept, the newest, and
+        all that are scored anew whenever the memory changes."""
+        self.unlabelled = True
+        others = [n for n, image in enumerate(self.scored) if image != KEPT_OUT]
+        self._leave_out(set(others[: max(0, len(others) - newest)]))
+
+    def drop_kept_out(self) -> None:
+        """Leave out the images that are to be scored anew."""
+        self._leave_out({n for n, image in enumerate(self.scored) if image == KEPT_OUT})
+
+    def _leave_out(self, places: set[int]) -> None:
         for rows in (self.scored, self._scores, self._levels, self._point, self._coarse, self._counts):
-            del rows[: max(0, len(rows) - newest)]
+            for place in sorted((n for n in places if n < len(rows)), reverse=True):
+                del rows[place]
+        self._derived = None
 
     def rescale(self, point: Sequence[float], coarse: Sequence[float]) -> None:
         """Multiply the distances of each image, of patches and of windows, by a share."""

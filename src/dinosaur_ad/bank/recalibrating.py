@@ -18,7 +18,7 @@ FEWEST, MOST = 5, 400
 
 
 class CalibrationImages:
-    """Normal images that the threshold of the task ``name`` is taken from anew.
+    """Normal images that the threshold of the task ``name`` is taken from anew; nobody has looked at ``doubtful`` ones.
 
     ``rejected``, ``duplicates`` (which the task has learned: it would find them too normal), ``photo_size`` and
     ``seconds`` are as those of :class:`~dinosaur_ad.bank.teaching.TrainingImages`.
@@ -31,6 +31,8 @@ class CalibrationImages:
         images: Images,
         progress: Progress | None,
         tiling: Tiling | None = None,
+        *,
+        doubtful: bool = False,
     ) -> None:
         self.rejected: list[Rejected] = []
         self.duplicates: list[str] = []
@@ -39,6 +41,7 @@ class CalibrationImages:
         self._name = name
         self._features = features
         self._progress = progress
+        self._doubtful = doubtful
         self._total, self._prepared = features.prepare(images, self.rejected, self.seconds, tiling)
 
     def give_to(self, builder: BankBuilder, guard: TeachingGuard | None) -> int:
@@ -61,10 +64,15 @@ class CalibrationImages:
                 f"Recalibrating '{self._name}' needs at least {FEWEST} normal images that it has not learned, but "
                 f"there {'is' if count == 1 else 'are'} {count}{known}; 20 or more are recommended."
             )
-        if guard:
-            guard.look_at(features)
-        builder.see_light(features)
-        builder.recalibrate(features.patches_NHWC)
+        if self._doubtful:
+            if guard:
+                guard.look_at_held_out(features)
+            builder.keep_out(features.patches_NHWC)
+        else:
+            if guard:
+                guard.look_at(features)
+            builder.see_light(features)
+            builder.recalibrate(features.patches_NHWC)
         builder.score_controls(self._features.controls(builder.exposure, builder.tiling))
         return count
 

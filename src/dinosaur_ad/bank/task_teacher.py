@@ -120,6 +120,7 @@ class TaskTeacher:
         force: bool,
         progress: Progress | None,
         doubtful: Sequence[str | Path] | None = None,
+        kept_out: Sequence[str | Path] = (),
     ) -> Learned:
         """Add images to a task."""
         check_position(position, self._preset)
@@ -129,24 +130,39 @@ class TaskTeacher:
             refuse_another(name, position, Position.of(record))
             return self._reopened(record), record
 
-        return self._teach(name, images, begin, "update", progress, replaces=True, force=force, doubtful=doubtful)
+        return self._teach(
+            name,
+            images,
+            begin,
+            "update",
+            progress,
+            replaces=True,
+            force=force,
+            doubtful=doubtful,
+            kept_out=kept_out,
+        )
 
-    def recalibrate(self, name: str, images: Images, *, force: bool, progress: Progress | None) -> Learned:
-        """Take the threshold of a task from new images."""
+    def recalibrate(
+        self, name: str, images: Images, *, force: bool, progress: Progress | None, doubtful: bool = False
+    ) -> Learned:
+        """Take the threshold of a task from new images; ``doubtful``, nobody has looked at them."""
         store = self._store
-        calibration = CalibrationImages(name, self._features, images, progress, read_tiling(store.record(name)))
+        tiling = read_tiling(store.record(name))
+        calibration = CalibrationImages(name, self._features, images, progress, tiling, doubtful=doubtful)
         with store.teaching(name, self._place.waiting()):
             record = store.record(name)
             builder = self._reopened(record)
             guard = self._guard(name, record)
             started = time.perf_counter()
             used = calibration.give_to(builder, guard)
-            suspects = guard.check_recalibration(force=force) if guard else ()
+            suspects: tuple[Suspect, ...] = ()
+            if guard:
+                suspects = guard.check(builder, force=force) if doubtful else guard.check_recalibration(force=force)
             self._write(name, builder, record.id, "recalibrate", used, replaces=True)
             seconds = calibration.seconds | {"calibrate": time.perf_counter() - started - calibration.seconds["encode"]}
             missed = self._place.missed(name)
         learned = self._learned(store.record(name), builder, calibration, used, seconds, guard, suspects, missed)
-        return replace(learned, threshold_ratio=guard.threshold_ratio if guard else None)
+        return replace(learned, threshold_ratio=guard.threshold_ratio if guard and not doubtful else None)
 
     def set(self, name: str, wanted: Wanted) -> Changed:
         """Change zones, sensitivity or the smallest area of a task."""
@@ -198,6 +214,7 @@ class TaskTeacher:
         position: str = AUTO,
         tiles: WantedTiles | None = None,
         doubtful: Sequence[str | Path] | None = None,
+        kept_out: Sequence[str | Path] = (),
     ) -> Learned:
         """Learn or update."""
         base_builder, _ = begin()  # raises what is wrong before anything is encoded
@@ -209,7 +226,9 @@ class TaskTeacher:
             builder, base = begin()
             guard = self._guard(name, base)
             early = base is None and held_out is None and training.copies >= EARLY_COPIES
-            added = training.add_to(builder, held_out, guard, with_copies=not early, doubtful=doubtful)
+            added = training.add_to(
+                builder, held_out, guard, with_copies=not early, doubtful=doubtful, kept_out=kept_out
+            )
             suspects = guard.check(builder, force=force) if guard else ()
             started = time.perf_counter()
             if added:

@@ -143,11 +143,13 @@ class TrainingImages:
         *,
         with_copies: bool = True,
         doubtful: Sequence[str | Path] | None = None,
+        kept_out: Sequence[str | Path] = (),
     ) -> int:
         """Build the bank and its threshold, which comes from ``held_out`` if given; returns how many images were new.
 
         The ``guard`` sees every block of new images before it is added. ``with_copies`` also learns moved copies of
         them. With ``doubtful``, nobody has looked at the images, and these others count for the threshold alone.
+        So do images that are ``kept_out``, which are scored anew by each update in the place of earlier ones.
 
         :raises InputError: there are too few images for a threshold.
         """
@@ -166,7 +168,7 @@ class TrainingImages:
                     guard.look_at(features)
                 builder.add(features, self._copies([block.images[n] for n in rows]) if with_copies else None)
         if doubtful is not None:
-            self._count_doubtful(builder, doubtful)
+            self._count_doubtful(builder, doubtful, kept_out)
         if held_out is not None:
             self._calibrate(builder, held_out, guard)
         elif len(builder.images) < 2:
@@ -216,16 +218,27 @@ class TrainingImages:
         self.duplicates += [image.name for image in block.images if image.digest in known]
         return np.asarray([n for n, each in enumerate(digests) if each not in known], np.intp)
 
-    def _count_doubtful(self, builder: BankBuilder, doubtful: Sequence[str | Path]) -> None:
+    def _count_doubtful(
+        self, builder: BankBuilder, doubtful: Sequence[str | Path], kept_out: Sequence[str | Path]
+    ) -> None:
         """Let images that are not learned count among the scores that the threshold comes from: without them, these
         would be scores of the most normal images alone."""
-        if doubtful:
-            _, prepared = self._features.prepare(doubtful, self.rejected, self.seconds, self.tiling)
-            unseen = registered_images(list(without_duplicates(prepared, set(builder.digests), [])), self.reference)
-            features = self._features.learnable(unseen, self.exposure, self.rejected, self.seconds, lambda done: None)
-            if features.names:
-                builder.calibrate(features.patches_NHWC)
+        features = self._not_learned(builder, doubtful)
+        if features:
+            builder.calibrate(features.patches_NHWC)
         builder.follow()
+        features = self._not_learned(builder, kept_out)
+        if features:
+            builder.keep_out(features.patches_NHWC)
+
+    def _not_learned(self, builder: BankBuilder, images: Sequence[str | Path]) -> ImageFeatures | None:
+        """The features of images that the task has not learned; None without any."""
+        if not images:
+            return None
+        _, prepared = self._features.prepare(images, self.rejected, self.seconds, self.tiling)
+        unseen = registered_images(list(without_duplicates(prepared, set(builder.digests), [])), self.reference)
+        features = self._features.learnable(unseen, self.exposure, self.rejected, self.seconds, lambda done: None)
+        return features if features.names else None
 
     def _calibrate(self, builder: BankBuilder, held_out: Images, guard: TeachingGuard | None) -> None:
         """Take the threshold from held-out images that are not among those learned."""

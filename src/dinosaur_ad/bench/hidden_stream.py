@@ -27,10 +27,12 @@ class StreamPlan:
     """How a scenario becomes a stream.
 
     Each product comes in ``turns`` segments of ``segment`` normal pictures, no picture twice, with a share of
-    ``defects`` among them that are taken from its test images. Segments are ``shuffled`` within a turn, or in the order
-    of the tasks: with a drift scenario, that is a gradual drift. ``light`` is the factor to which the brightness fades
-    or grows, evenly over the stream. Of each task, at most ``tests`` good and as many bad test images are inspected at
-    the end; the same ones for every share of defects up to the largest of :data:`CONTAMINATION`.
+    ``defects`` among them that are taken from its test images. Segments are ``shuffled`` within a turn, or in the
+    order of the tasks: with a drift scenario, that is a gradual drift. ``apart``: of tasks that are the same images
+    in other conditions, each shows images that no other does; as on a line, where no part comes twice. ``light`` is
+    the factor to which the brightness fades or grows, evenly over the stream. Of each task, at most ``tests`` good
+    and as many bad test images are inspected at the end; the same ones for every share of defects up to the largest
+    of :data:`CONTAMINATION`.
     """
 
     segment: int = 40
@@ -40,6 +42,7 @@ class StreamPlan:
     light: float = 1.0
     seed: int = 0
     tests: int | None = None
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if self.segment < 1 or self.turns < 1:
@@ -54,9 +57,9 @@ class StreamPlan:
 
 STREAMS: dict[str, tuple[str, StreamPlan]] = {
     "stream-mvtec-ad": ("mvtec-ad", StreamPlan()),
-    "stream-mtd-color": ("mtd-color", StreamPlan(turns=1, shuffled=False)),
-    "stream-mtd-blur": ("mtd-blur", StreamPlan(turns=1, shuffled=False)),
-    "stream-mtd-geo": ("mtd-geo", StreamPlan(turns=1, shuffled=False)),
+    "stream-mtd-color": ("mtd-color", StreamPlan(turns=1, shuffled=False, apart=True)),
+    "stream-mtd-blur": ("mtd-blur", StreamPlan(turns=1, shuffled=False, apart=True)),
+    "stream-mtd-geo": ("mtd-geo", StreamPlan(turns=1, shuffled=False, apart=True)),
     "stream-synthetic": ("synthetic", StreamPlan()),
     "stream-synthetic-light": ("synthetic", StreamPlan(light=0.8)),
     "stream-synthetic-color": ("synthetic-color", StreamPlan(turns=1, shuffled=False)),
@@ -92,13 +95,16 @@ def make_hidden_stream(scenario: Scenario, plan: StreamPlan) -> HiddenStream:
     (20, ['fabric', 'gear'])
     """
     random = np.random.default_rng([plan.seed, 18])
-    shares = [_defects_of(task, index, plan) for index, task in enumerate(scenario.tasks)]
+    apart = plan.apart and scenario.same_images
+    if apart:
+        _refuse_too_few(scenario, plan)
+    shares = [_defects_of(task, index, plan, apart) for index, task in enumerate(scenario.tasks)]
     found: list[tuple[Sample, Task]] = []
     for turn in range(plan.turns):
         order = random.permutation(len(scenario.tasks)) if plan.shuffled else np.arange(len(scenario.tasks))
         for index in order.tolist():
             task = scenario.tasks[index]
-            segment = _normals(task, index, turn, plan)
+            segment = _normals(task, index, turn, plan, apart)
             for defect in shares[index].shown[turn]:
                 segment.insert(int(random.integers(len(segment) + 1)), defect)
             found += [(sample, task) for sample in segment]
@@ -107,7 +113,11 @@ def make_hidden_stream(scenario: Scenario, plan: StreamPlan) -> HiddenStream:
         TruePicture(_photo(sample, gain), task.product or task.name, sample.label, task.name)
         for (sample, task), gain in zip(found, gain_N.tolist(), strict=True)
     )
-    tests = {task.name: _tests(task, share.kept_out, plan) for task, share in zip(scenario.tasks, shares, strict=True)}
+    kept_out = set().union(*(share.kept_out for share in shares))
+    tests = {
+        task.name: _tests(task, kept_out if apart else share.kept_out, plan)
+        for task, share in zip(scenario.tasks, shares, strict=True)
+    }
     return HiddenStream(scenario.name, plan, pictures, tests)
 
 
@@ -118,24 +128,37 @@ class _Defects(NamedTuple):
     kept_out: set[str]
 
 
-def _normals(task: Task, index: int, turn: int, plan: StreamPlan) -> list[Sample]:
-    order = np.random.default_rng([plan.seed, index]).permutation(len(task.train))
-    return [task.train[n] for n in order[turn * plan.segment : (turn + 1) * plan.segment]]
+def _refuse_too_few(scenario: Scenario, plan: StreamPlan) -> None:
+    fewest, wanted = min(len(task.train) for task in scenario.tasks), len(scenario.tasks) * plan.turns * plan.segment
+    if fewest < wanted:
+        raise InputError(
+            f"A stream of '{scenario.name}' in which no image comes twice needs {wanted} normal images, but there are "
+            f"{fewest}; choose a smaller segment."
+        )
 
 
-def _defects_of(task: Task, index: int, plan: StreamPlan) -> _Defects:
+def _normals(task: Task, index: int, turn: int, plan: StreamPlan, apart: bool = False) -> list[Sample]:
+    order = np.random.default_rng([plan.seed, 0 if apart else index]).permutation(len(task.train))
+    first = ((index if apart else 0) * plan.turns + turn) * plan.segment
+    return [task.train[n] for n in order[first : first + plan.segment]]
+
+
+def _defects_of(task: Task, index: int, plan: StreamPlan, apart: bool = False) -> _Defects:
     """A larger share shows the defects of a smaller one and more."""
     bad = [sample for sample in task.test if sample.label]
-    order = np.random.default_rng([plan.seed, index, 1]).permutation(len(bad))
+    order = np.random.default_rng([plan.seed, 0 if apart else index, 1]).permutation(len(bad))
     most = max(plan.defects, *CONTAMINATION)
     shown, used = [], 0
     for turn in range(plan.turns):
-        normals = len(_normals(task, index, turn, plan))
+        normals = len(_normals(task, index, turn, plan, apart))
         reserved = min(round(normals * most / (1 - most)), len(bad) // plan.turns)
         wanted = min(round(normals * plan.defects / (1 - plan.defects)), reserved)
+        if apart:  # all tasks reserve equally many
+            used = (index * plan.turns + turn) * reserved
         shown.append([bad[n] for n in order[used : used + wanted]])
         used += reserved
-    return _Defects(shown, {bad[n].name for n in order[:used]})
+    first = index * plan.turns * reserved if apart else 0
+    return _Defects(shown, {bad[n].name for n in order[first:used]})
 
 
 def _tests(task: Task, kept_out: set[str], plan: StreamPlan) -> tuple[Sample, ...]:

@@ -37,6 +37,11 @@ CREATE TABLE IF NOT EXISTS added (id INTEGER PRIMARY KEY, task TEXT NOT NULL, fi
 CREATE TABLE IF NOT EXISTS recent (id INTEGER PRIMARY KEY, task TEXT NOT NULL, origin TEXT, descriptor BLOB);
 CREATE TABLE IF NOT EXISTS followed (task TEXT PRIMARY KEY, passed INTEGER NOT NULL DEFAULT 0,
     changed INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kept_out (id INTEGER PRIMARY KEY, task TEXT NOT NULL, file TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS judged (id INTEGER PRIMARY KEY, task TEXT NOT NULL, score REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS judged_of ON judged (task);
+CREATE TABLE IF NOT EXISTS thresholds (task TEXT PRIMARY KEY, judged INTEGER NOT NULL DEFAULT 0,
+    outdated INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 """
 
 
@@ -130,10 +135,7 @@ class Tray:
     ) -> None:
         """Keep a copy of a picture; ``origin`` says where it came from if that is not ``path``. One that waits for an
         update of a task may be ``doubtful``: it is not learned, but counts for the threshold."""
-        content = path.read_bytes()
-        file = hashlib.sha256(content).hexdigest()[:32] + path.suffix.lower()
-        if not (self.folder / PICTURES / file).exists():
-            write_atomic(self.folder / PICTURES / file, content)
+        file = self._copy(path)
         self._rows(
             "INSERT INTO kept (origin, file, descriptor, proposal, task, suspect) VALUES (?, ?, ?, ?, ?, ?)",
             origin or str(path),
@@ -143,6 +145,13 @@ class Tray:
             task,
             doubtful,
         )
+
+    def _copy(self, path: Path) -> str:
+        content = path.read_bytes()
+        file = hashlib.sha256(content).hexdigest()[:32] + path.suffix.lower()
+        if not (self.folder / PICTURES / file).exists():
+            write_atomic(self.folder / PICTURES / file, content)
+        return file
 
     def loose(self) -> list[KeptPicture]:
         """The pictures of no proposal and no task, the oldest first."""
@@ -208,7 +217,8 @@ class Tray:
             file
             for (file,) in self._rows(
                 "SELECT file FROM kept LEFT JOIN proposals ON kept.proposal = proposals.id "
-                "WHERE proposals.status IS NULL OR proposals.status != ? UNION SELECT file FROM added",
+                "WHERE proposals.status IS NULL OR proposals.status != ? UNION SELECT file FROM added "
+                "UNION SELECT file FROM kept_out",
                 DISMISSED,
             )
         }
@@ -216,6 +226,52 @@ class Tray:
             if path.name not in needed:
                 with suppress(OSError):
                     path.unlink()
+
+    # --- what the thresholds of known products come from ---
+
+    def count_judged(self, task: str) -> int:
+        """One more picture of a task was judged; the number of all of them."""
+        self._rows(
+            "INSERT INTO thresholds (task, judged) VALUES (?, 1) ON CONFLICT DO UPDATE SET judged = judged + 1", task
+        )
+        return int(self._rows("SELECT judged FROM thresholds WHERE task = ?", task)[0][0])
+
+    def keep_out(self, path: Path, task: str, most: int) -> None:
+        """Keep a copy of a picture that is not to be learned, and only the newest ``most`` of a task."""
+        self._rows("INSERT INTO kept_out (task, file) VALUES (?, ?)", task, self._copy(path))
+        self._newest("kept_out", task, most)
+
+    def kept_out(self, task: str) -> list[Path]:
+        """The pictures of a task that are not to be learned, the oldest first."""
+        rows = self._rows("SELECT file FROM kept_out WHERE task = ? ORDER BY id", task)
+        return [self.folder / PICTURES / file for (file,) in rows]
+
+    def note_score(self, task: str, score: float, most: int) -> None:
+        """Keep what a picture of a task scored, and only the newest ``most`` since its threshold was taken."""
+        self._rows("INSERT INTO judged (task, score) VALUES (?, ?)", task, score)
+        self._newest("judged", task, most)
+
+    def judged_scores(self, task: str) -> list[float]:
+        """What the pictures of a task scored since its threshold was taken, the oldest first."""
+        return [score for (score,) in self._rows("SELECT score FROM judged WHERE task = ? ORDER BY id", task)]
+
+    def mark_outdated(self, task: str) -> None:
+        """The threshold of a task is to be taken anew."""
+        self._rows("INSERT INTO thresholds (task, outdated) VALUES (?, 1) ON CONFLICT DO UPDATE SET outdated = 1", task)
+
+    def outdated_tasks(self) -> list[str]:
+        """The tasks whose threshold is to be taken anew."""
+        return [task for (task,) in self._rows("SELECT task FROM thresholds WHERE outdated ORDER BY task")]
+
+    def threshold_taken(self, task: str) -> None:
+        """The threshold of a task was taken anew: scores from before say nothing of it."""
+        self._rows("UPDATE thresholds SET outdated = 0 WHERE task = ?", task)
+        self._rows("DELETE FROM judged WHERE task = ?", task)
+
+    def forget_thresholds(self, task: str) -> None:
+        """Nothing of what the threshold of a task came from holds any more."""
+        self.threshold_taken(task)
+        self._rows("DELETE FROM kept_out WHERE task = ?", task)
 
     # --- what known products look like now ---
 

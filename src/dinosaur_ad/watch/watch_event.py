@@ -7,7 +7,7 @@ from typing import Any
 
 from dinosaur_ad.inspection import Inspection, Learned, Suspect
 
-INSPECTED, UNKNOWN, LEFT_OUT, PROPOSED, ADOPTED, REFUSED, UPDATED = (
+INSPECTED, UNKNOWN, LEFT_OUT, PROPOSED, ADOPTED, REFUSED, UPDATED, RECALIBRATED = (
     "inspected",
     "unknown",
     "left out",
@@ -15,6 +15,7 @@ INSPECTED, UNKNOWN, LEFT_OUT, PROPOSED, ADOPTED, REFUSED, UPDATED = (
     "adopted",
     "refused",
     "updated",
+    "recalibrated",
 )
 MERGE_PROPOSED, MERGED, SPLIT_PROPOSED = "merge proposed", "merged", "split proposed"
 
@@ -26,11 +27,11 @@ class WatchEvent:
     ``kind`` is "inspected" (a picture of a known product, with its ``inspection``), "unknown" (kept in the tray, or
     shows what a proposal shows), "left out" (blank, unreadable, or pushed out of a full tray), "proposed" (enough
     pictures agree), "adopted" (a proposal was learned as ``task``), "updated" (clearly normal pictures were added to
-    ``task``; undo takes it back), "merge proposed" (``tasks`` look the same now), "merged" (``tasks`` became ``task``),
-    "split proposed" (the pictures of ``task`` fall into two ``groups``) or "refused" (the guard did not allow it).
-    ``suspects`` of a proposal are pictures that are not learned; ``promised_rate`` is that of
-    :class:`~dinosaur_ad.Learned`; ``learned`` is all that learning an adopted or merged one gave, None where that was
-    done before a kill.
+    ``task``; undo takes it back), "recalibrated" (its threshold was taken anew; so too), "merge proposed" (``tasks``
+    look the same now), "merged" (``tasks`` became ``task``), "split proposed" (the pictures of ``task`` fall into two
+    ``groups``) or "refused" (the guard did not allow it). ``suspects`` of a proposal are pictures that are not
+    learned; ``promised_rate`` is that of :class:`~dinosaur_ad.Learned`; ``learned`` is all that learning an adopted
+    or merged one gave, None where that was done before a kill.
     """
 
     kind: str
