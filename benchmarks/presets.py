@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.daily_use import EARLIER, SharedFeatures
 from benchmarks.images import products
 from dinosaur_ad import Dinosaur, load_encoder
 from dinosaur_ad._atomic import write_atomic
@@ -236,6 +235,8 @@ def table(arguments: argparse.Namespace) -> None:
 
 def learning(arguments: argparse.Namespace) -> None:
     """Measure what memory and threshold take of learning many images, and store it."""
+    from benchmarks.daily_use import EARLIER, SharedFeatures  # an earlier version, which takes turns in `run`, lacks it
+
     encoder = load_encoder(layers=DEFAULT.layers, size=DEFAULT.size, threads=arguments.threads)
     building, rows = Building(), []
     for count in arguments.learned:
