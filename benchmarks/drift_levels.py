@@ -1,0 +1,139 @@
+"""What ``fast`` and ``default`` say under drift: ten levels learned one after another, some tiles of each judged.
+
+    python -m benchmarks.drift_levels run --data DIR --out results/drift_levels.json
+    python -m benchmarks.drift_levels table results/drift_levels.json
+
+A cell of the benchmark with all of its training images, and of the 509 good and 392 bad test tiles of each level only
+``--judged`` of either kind. Levels get different ones, evenly spread, so that no tile is judged twice where that can
+be avoided. A cell with all of them takes hours without a GPU. What is measured is stored as it comes; the same command
+goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.maps import rows_of
+from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
+from dinosaur_ad.bench.cell import CellSpec, run_cell
+from dinosaur_ad.bench.environment import git_revision
+from dinosaur_ad.bench.places import LocalPlace
+from dinosaur_ad.core.calibration import rate_interval
+from dinosaur_ad.datasets import Sample, Scenario, mtd_scenario
+from dinosaur_ad.methods import get_method
+
+SETS = ("color", "blur", "geo")
+PRESETS = {"default": "dinosaur", "fast": "dinosaur:fast"}
+
+
+def some(test: tuple[Sample, ...], count: int, level: int, levels: int) -> tuple[Sample, ...]:
+    """``count`` good and as many bad ones: evenly spread, and other ones at each level."""
+    chosen: list[Sample] = []
+    for label in (0, 1):
+        own = [sample for sample in test if sample.label == label]
+        places = (np.arange(count) * levels + level) * len(own) / (count * levels)
+        chosen += [own[int(place)] for place in places]
+    return tuple(chosen)
+
+
+def open_set(drift: str, data: Path, count: int) -> Scenario:
+    """The ten levels of a drift, with some of their test tiles."""
+    scenario = mtd_scenario(data / "mtd", drift, 0)  # type: ignore[arg-type]
+    levels = len(scenario.tasks)
+    tasks = (replace(task, test=some(task.test, count, level, levels)) for level, task in enumerate(scenario.tasks))
+    return replace(scenario, tasks=tuple(tasks), same_images=False)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure and store, cell by cell."""
+    cache = DiskCache(arguments.cache, 2 * DEFAULT_LIMIT)
+    document: dict[str, Any] = {"machine": machine.facts(), "judged": arguments.judged, "cells": []}
+    if arguments.out.exists():
+        document = json.loads(arguments.out.read_text())
+    if document["judged"] != arguments.judged:
+        sys.exit(f"{arguments.out} has {document['judged']} judged tiles of a kind; name another file.")
+    for preset, drift in ((preset, drift) for drift in arguments.sets for preset in arguments.presets):
+        if any((cell["preset"], cell["set"]) == (preset, f"mtd-{drift}") for cell in document["cells"]):
+            continue
+        places = {"provider": arguments.provider, "precision": arguments.precision}
+        spec = CellSpec(get_method(PRESETS[preset]).with_settings(places), f"mtd-{drift}", seed=0)
+        scenario = open_set(drift, arguments.data, arguments.judged)
+        with tempfile.TemporaryDirectory() as out:
+            result = run_cell(spec, scenario, LocalPlace(Path(out)), cache=cache, say=say)
+        encoder = {key: result.info[key] for key in ("description", "provider", "precision", "size")}
+        row = {"set": f"mtd-{drift}", "preset": preset, "encoder": encoder, "revision": git_revision()}
+        document["cells"].append(row | {"rows": rows_of(result)})
+        write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
+    table(arguments)
+
+
+def say(line: str) -> None:
+    """Progress, to where it does not mix with the table."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def table(arguments: argparse.Namespace) -> None:
+    """Print the stored result as Markdown: means over levels, with the worst and best level of each share."""
+    print(
+        "| drift | preset | image AUROC | its worst level | good tiles flagged (95 %) | by level | defects found | by level "
+        "| pixel AUROC | AUPRO |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    )
+    document = json.loads(arguments.out.read_text())
+    for cell in sorted(document["cells"], key=lambda cell: [f"mtd-{each}" for each in SETS].index(cell["set"])):
+        rows = cell["rows"]
+        counts = {key: sum(row[key] for row in rows) for key in ("flagged", "good", "missed", "bad")}
+        low, high = rate_interval(counts["flagged"], counts["good"])
+        means = {key: float(np.mean([row[key] for row in rows])) for key in ("auroc", "pixel_auroc", "aupro")}
+        flagged = [row["flagged"] / row["good"] for row in rows]
+        found = [1 - row["missed"] / row["bad"] for row in rows]
+        print(
+            f"| {cell['set']} | {cell['preset']} | {means['auroc']:.3f} | {min(row['auroc'] for row in rows):.3f} "
+            f"| {percent(counts['flagged'] / counts['good'])} ({percent(low)} to {percent(high)}) "
+            f"| {percent(min(flagged))} to {percent(max(flagged))} | {percent(1 - counts['missed'] / counts['bad'])} "
+            f"| {percent(min(found))} to {percent(max(found))} | {means['pixel_auroc']:.3f} | {means['aupro']:.3f} |"
+        )
+    each = {f"{cell['encoder']['provider']} {cell['encoder']['precision']}" for cell in document["cells"]}
+    print(
+        f"\nSeed 0; {document['judged']} good and as many bad tiles of each level; {cell['encoder']['description']}; "
+        f"{', '.join(sorted(each))}."
+    )
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return "–" if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def main() -> None:
+    """Measure, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True)
+    runner, printer = verbs.add_parser("run"), verbs.add_parser("table")
+    runner.set_defaults(verb=run)
+    runner.add_argument("--data", type=Path, required=True, help="the folder of mtd")
+    runner.add_argument("--out", type=Path, required=True)
+    runner.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    runner.add_argument("--presets", nargs="+", choices=tuple(PRESETS), default=tuple(PRESETS))
+    runner.add_argument("--judged", type=int, default=50, help="good and bad tiles of each level (default: 50)")
+    runner.add_argument("--cache", type=Path, default=Path("runs/drift-cache"), help="where features are kept")
+    runner.add_argument("--provider", default="", help="what the encoder runs on (default: onnx-cpu)")
+    runner.add_argument("--precision", default="", help="of the encoder (default: float32)")
+    printer.set_defaults(verb=table)
+    printer.add_argument("out", type=Path)
+    arguments = parser.parse_args()
+    arguments.verb(arguments)
+
+
+if __name__ == "__main__":
+    main()
