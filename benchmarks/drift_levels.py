@@ -86,8 +86,8 @@ def say(line: str) -> None:
 def table(arguments: argparse.Namespace) -> None:
     """Print the stored result as Markdown: means over levels, with the worst and best level of each share."""
     print(
-        "| drift | preset | image AUROC | its worst level | good tiles flagged (95 %) | by level | defects found | by level "
-        "| pixel AUROC | AUPRO |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| drift | preset | image AUROC | its worst level | good tiles flagged (95 %) | by level | defects found "
+        "| by level | pixel AUROC | AUPRO |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
     )
     document = json.loads(arguments.out.read_text())
     for cell in sorted(document["cells"], key=lambda cell: [f"mtd-{each}" for each in SETS].index(cell["set"])):
