@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
-from cli_helpers import NEW_STORE, assert_refused, tree_hash
+from cli_helpers import NEW_STORE, assert_refused
+from numpy.typing import NDArray
 from PIL import Image
 
 import dinosaur_ad.detector
@@ -161,19 +164,28 @@ class TestBeforeTheFirstImage:
         assert list((cameras.parent / "victim").iterdir()) == []
 
 
+def levels(file: bytes) -> NDArray[np.int16]:
+    return np.asarray(Image.open(io.BytesIO(file)), np.int16)
+
+
 @pytest.mark.parametrize("images", [["."], ["cam1", "cam2"], ["cam*/*.png", "cam*/*.jpg"], ["cam*/*"], ["cam?"]])
 def test_overlays_among_the_images_are_not_inspected(
     capsys: Capture, store: Path, cameras: Path, images: list[str]
 ) -> None:
     assert inspect(store, ".", "--overlays", ".") == 0
     assert (cameras / "cam1" / "000.png.overlay.png").is_file()
-    before = tree_hash(cameras)
+    before = written(cameras)
     capsys.readouterr()
     assert inspect(store, *images, "--overlays", ".") == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 3
     assert "left out: 3 overlays of earlier inspections (*.overlay.png)" in err
-    assert tree_hash(cameras) == before
+    after = written(cameras)
+    assert list(after) == list(before)
+    assert all(after[name] == before[name] for name in after if not name.endswith(".overlay.png"))
+    # Images in another order are encoded in another order, which may round the last bit of a map differently.
+    for name in after:
+        assert np.abs(levels(after[name]) - levels(before[name])).max() <= 1
 
 
 def test_an_overlay_that_is_named_is_inspected_and_not_replaced(capsys: Capture, store: Path, cameras: Path) -> None:
