@@ -159,7 +159,7 @@ def _image_features(patches_NHWC: Floats, first: int = 0) -> ImageFeatures:
     names = [str(n) for n in range(first, first + len(patches_NHWC))]
     descriptor_NC = np.zeros((len(names), 2 * patches_NHWC.shape[-1]), np.float32)
     thumbnail_NP = np.zeros((len(names), 3 * THUMBNAIL**2), np.float32)
-    return ImageFeatures(names, [""] * len(names), patches_NHWC, descriptor_NC, thumbnail_NP, [], [])
+    return ImageFeatures(names, [""] * len(names), patches_NHWC, descriptor_NC, thumbnail_NP, [], [], [])
 
 
 def _judged(bank: Bank, test: Floats, labels: NDArray[np.int64]) -> Row:

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +21,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.maps import rows_of
+from benchmarks.maps import add_cell_options, measured
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
-from dinosaur_ad.bench.cell import CellSpec, run_cell
 from dinosaur_ad.bench.environment import git_revision
-from dinosaur_ad.bench.places import LocalPlace
 from dinosaur_ad.core.calibration import rate_interval
 from dinosaur_ad.datasets import Sample, Scenario, mtd_scenario
 from dinosaur_ad.methods import get_method
@@ -67,13 +63,9 @@ def run(arguments: argparse.Namespace) -> None:
         if any((cell["preset"], cell["set"]) == (preset, f"mtd-{drift}") for cell in document["cells"]):
             continue
         places = {"provider": arguments.provider, "precision": arguments.precision}
-        spec = CellSpec(get_method(PRESETS[preset]).with_settings(places), f"mtd-{drift}", seed=0)
-        scenario = open_set(drift, arguments.data, arguments.judged)
-        with tempfile.TemporaryDirectory() as out:
-            result = run_cell(spec, scenario, LocalPlace(Path(out)), cache=cache, say=say)
-        encoder = {key: result.info[key] for key in ("description", "provider", "precision", "size")}
-        row = {"set": f"mtd-{drift}", "preset": preset, "encoder": encoder, "revision": git_revision()}
-        document["cells"].append(row | {"rows": rows_of(result)})
+        scenario, choice = open_set(drift, arguments.data, arguments.judged), get_method(PRESETS[preset])
+        cell = {"set": scenario.name, "preset": preset, "revision": git_revision()}  # as it was when it began
+        document["cells"].append(cell | measured(choice.with_settings(places), scenario, cache, say))
         write_atomic(arguments.out, (json.dumps(document) + "\n").encode())
     table(arguments)
 
@@ -112,7 +104,7 @@ def table(arguments: argparse.Namespace) -> None:
 
 def percent(share: float) -> str:
     """A share for people."""
-    return "–" if math.isnan(share) else f"{100 * share:.1f} %"
+    return f"{100 * share:.1f} %"
 
 
 def main() -> None:
@@ -121,14 +113,9 @@ def main() -> None:
     verbs = parser.add_subparsers(required=True)
     runner, printer = verbs.add_parser("run"), verbs.add_parser("table")
     runner.set_defaults(verb=run)
-    runner.add_argument("--data", type=Path, required=True, help="the folder of mtd")
-    runner.add_argument("--out", type=Path, required=True)
-    runner.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    add_cell_options(runner, SETS, Path("runs/drift-cache"))
     runner.add_argument("--presets", nargs="+", choices=tuple(PRESETS), default=tuple(PRESETS))
     runner.add_argument("--judged", type=int, default=50, help="good and bad tiles of each level (default: 50)")
-    runner.add_argument("--cache", type=Path, default=Path("runs/drift-cache"), help="where features are kept")
-    runner.add_argument("--provider", default="", help="what the encoder runs on (default: onnx-cpu)")
-    runner.add_argument("--precision", default="", help="of the encoder (default: float32)")
     printer.set_defaults(verb=table)
     printer.add_argument("out", type=Path)
     arguments = parser.parse_args()

@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def open_set(name: str, data: Path) -> Scenario:
     if name == "mvtec-ad":
         return mvtec_scenario(data / "mvtec_ad")
     scenario = mtd_scenario(data / "mtd", "color", 0)
-    return replace(scenario, tasks=scenario.tasks[-1:])
+    return replace(scenario, name=name, tasks=scenario.tasks[-1:])
 
 
 def rows_of(result: CellResult) -> list[dict[str, Any]]:
@@ -64,6 +65,15 @@ def rows_of(result: CellResult) -> list[dict[str, Any]]:
     return rows
 
 
+def measured(choice: MethodChoice, scenario: Scenario, cache: DiskCache, say: Callable[[str], None]) -> dict[str, Any]:
+    """A cell of the benchmark with seed 0: its encoder, and a row a product. Its own files are not kept."""
+    with tempfile.TemporaryDirectory() as out:
+        spec = CellSpec(choice, scenario.name, seed=0)
+        result = run_cell(spec, scenario, LocalPlace(Path(out)), cache=cache, say=say)
+    encoder = {key: result.info[key] for key in ("description", "provider", "precision", "size")}
+    return {"encoder": encoder, "rows": rows_of(result)}
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Measure and store, set by set."""
     cache = DiskCache(arguments.cache, 2 * DEFAULT_LIMIT)
@@ -74,12 +84,8 @@ def run(arguments: argparse.Namespace) -> None:
     for name in arguments.sets:
         scenario = open_set(name, arguments.data)
         for label, (method, settings) in METHODS.items():
-            chosen: MethodChoice = get_method(method).with_settings(settings | places)
-            with tempfile.TemporaryDirectory() as out:
-                spec = CellSpec(chosen, name, seed=0)
-                result = run_cell(spec, scenario, LocalPlace(Path(out)), cache=cache, say=lambda line: None)
-            encoder = {key: result.info[key] for key in ("description", "provider", "precision", "size")}
-            cells.append({"set": name, "preset": label, "encoder": encoder, "rows": rows_of(result)})
+            chosen = get_method(method).with_settings(settings | places)
+            cells.append({"set": name, "preset": label} | measured(chosen, scenario, cache, lambda line: None))
             cells.sort(key=lambda cell: SETS.index(cell["set"]))
             write_atomic(arguments.out, (json.dumps({"cells": cells}) + "\n").encode())
             print(f"{name}, {label}: done", file=sys.stderr, flush=True)
@@ -100,18 +106,23 @@ def table(arguments: argparse.Namespace) -> None:
         print(f"| {cell['set']} | {cell['preset']} | {image} | {' | '.join(shares)} | {pixel} | {pro} |")
 
 
+def add_cell_options(runner: argparse.ArgumentParser, sets: Sequence[str], cache: Path) -> None:
+    """Where the images are, what is measured of them, and with what."""
+    runner.add_argument("--data", type=Path, required=True, help="the folder of mtd, mvtec_ad and mvtec_loco")
+    runner.add_argument("--out", type=Path, required=True)
+    runner.add_argument("--sets", nargs="+", choices=sets, default=sets)
+    runner.add_argument("--cache", type=Path, default=cache, help="where features are kept")
+    runner.add_argument("--provider", default="", help="what the encoder runs on (default: onnx-cpu)")
+    runner.add_argument("--precision", default="", help="of the encoder (default: float32)")
+
+
 def main() -> None:
     """Measure, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
     runner, printer = verbs.add_parser("run"), verbs.add_parser("table")
     runner.set_defaults(verb=run)
-    runner.add_argument("--data", type=Path, required=True, help="the folder of mtd, mvtec_ad and mvtec_loco")
-    runner.add_argument("--out", type=Path, required=True)
-    runner.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
-    runner.add_argument("--cache", type=Path, default=Path("runs/maps-cache"), help="where features are kept")
-    runner.add_argument("--provider", default="", help="what the encoder runs on (default: onnx-cpu)")
-    runner.add_argument("--precision", default="", help="of the encoder (default: float32)")
+    add_cell_options(runner, SETS, Path("runs/maps-cache"))
     printer.set_defaults(verb=table)
     printer.add_argument("out", type=Path)
     arguments = parser.parse_args()

@@ -303,3 +303,15 @@ def test_there_is_no_such_table_without_the_control_or_with_the_control_alone() 
 def test_suites_for_users_bring_the_control_along(name: str) -> None:
     assert CONTROL in get_suite(name).methods
     assert get_method(CONTROL).spec.control
+
+
+def test_a_figure_with_other_weights_than_its_row_has_a_note_of_its_own() -> None:
+    one, other = cell("efficientad", "mtd-color"), cell("efficientad", "mtd-blur")
+    one = replace(one, info=one.info | {"description": "a teacher"})
+    other = replace(other, info=other.info | {"description": "another teacher"})
+    made = table([one, other], "overview")
+    line = made.blocks[0].rows[0]
+    assert [entry.mark for entry in (line[0], *line[2:])] == ["1", "", "2"]
+    notes = {note.mark: note.text for note in made.notes}
+    assert "efficientad: a teacher" in notes["1"]
+    assert "efficientad: another teacher" in notes["2"]

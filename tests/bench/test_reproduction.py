@@ -76,6 +76,14 @@ def test_the_category_alone_stands_in_no_other_table() -> None:
     assert reproduction_tables([cell("dinosaur")]) == []
 
 
+def test_a_method_that_ran_two_schedules_has_two_rows() -> None:
+    whole = alone("ucad:original", scenario="mvtec-ad", backbone="dinov2s-focus")
+    short = alone("ucad:original", scenario="mtd-color", epochs=5)
+    rows = table_makers([whole, short])["overview"]().blocks[0].rows
+    assert [line[0].text for line in rows] == ["ucad:original-other-network", "ucad:original-5ep"]
+    assert [[entry.text == "–" for entry in line[2:]] for line in rows] == [[False, True], [True, False]]
+
+
 # --- who may be called original ---
 
 
