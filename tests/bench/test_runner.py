@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,8 @@ from dinosaur_ad.bench.runner import RunOptions, load_plugins, plan, run_local, 
 from dinosaur_ad.bench.scenarios import open_scenario
 from dinosaur_ad.datasets import Scenario
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.methods import Method, MethodChoice, Workbench, unregister
+from dinosaur_ad.methods import Lesson, Method, MethodChoice, Workbench, unregister
+from dinosaur_ad.methods.dinosaur import DinosaurMethod
 
 
 @pytest.fixture
@@ -216,6 +218,41 @@ def test_results_of_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.M
         patch.setattr("dinosaur_ad.bench.cell.task_checksum", lambda task: "changed")
         with pytest.raises(OtherConfigurationError, match="different: data"):
             run_local(tiny_cells(), where, Log())
+
+
+def test_without_checkpoints_nothing_is_written_before_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: tuple[RunOptions, CellResult]
+) -> None:
+    where, cell = around(tmp_path, checkpoints=False), tiny_cells()[0]
+    folder, seen, scratch = Path(where.out, cell.folder), [], []
+    learn = DinosaurMethod.learn
+
+    def look(self: DinosaurMethod, lesson: Lesson) -> None:
+        seen.append(sorted(path.name for path in folder.rglob("*") if path.is_file()))
+        scratch.append(self.workbench.scratch)
+        learn(self, lesson)
+
+    monkeypatch.setattr(DinosaurMethod, "learn", look)
+    result = run_one(cell, where, Log())
+    assert isinstance(result, CellResult)
+    assert seen == [[".lock", "cell.json"]] * len(result.tasks)
+    assert scratch == [None] * len(result.tasks)
+    assert not (folder / "partial").exists()
+    assert_equal(result, undisturbed[1])
+
+
+def test_what_a_run_with_checkpoints_has_left_is_resumed_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: tuple[RunOptions, CellResult]
+) -> None:
+    where, cell, log = around(tmp_path), tiny_cells()[0], Log()
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, 1)
+        with pytest.raises(Interrupted):
+            run_one(cell, where, Log())
+    result = run_one(cell, replace(where, checkpoints=False), log)
+    assert "resuming after task 1 of 2" in log
+    assert isinstance(result, CellResult)
+    assert_equal(result, undisturbed[1])
 
 
 def test_a_failing_cell_is_written_down_and_the_others_go_on(tmp_path: Path, plugin: Path) -> None:

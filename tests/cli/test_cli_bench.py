@@ -135,6 +135,19 @@ class TestRun:
         assert run_quick(tmp_path / "out") == 0
         assert "resuming after task 1 of 2" in capsys.readouterr().err
 
+    def test_an_interruption_without_checkpoints_says_where_the_same_command_goes_on(
+        self, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        def interrupt(self: DinosaurMethod, lesson: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(DinosaurMethod, "learn", interrupt)
+        assert run_quick(tmp_path / "out", "--no-checkpoints") == 130
+        assert capsys.readouterr().err.splitlines()[-1] == (
+            "dinosaur: interrupted; the same command goes on after the last finished cell; without checkpoints the one "
+            "that was stopped begins anew"
+        )
+
     def test_a_row_damaged_in_its_middle_is_made_again(
         self, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:

@@ -65,11 +65,13 @@ def run_cell(
     cache: Cache | None = None,
     say: Say = print,
     publish: bool = False,
+    checkpoints: bool = True,
 ) -> CellResult:
     """Run a cell to its end, or resume it where it was stopped; the result of a finished one is only read.
 
     The method of a finished cell is built only if a setting names a file (of weights, say) that could be another one
-    now. With ``publish`` a cell is refused unless all of it is from one exact revision, and the result says so.
+    now. With ``publish`` a cell is refused unless all of it is from one exact revision, and the result says so. Without
+    ``checkpoints`` nothing is written before the result; what an earlier run has left is resumed all the same.
     """
     if publish:
         refuse_unpublishable(place)
@@ -79,7 +81,8 @@ def run_cell(
     if finished and not cell.choice.config.named_files():
         return _finished(place, say)
     with scratch_folder(place) as scratch:
-        method = cell.choice.build(Workbench(cell.seed, cell.device, cache or NoCache(), scratch, say))
+        kept_in = scratch if checkpoints else None
+        method = cell.choice.build(Workbench(cell.seed, cell.device, cache or NoCache(), kept_in, say))
         identity["weights"] = method.info().get("weights_sha256")
         if stored is None:
             place.write(CELL, json.dumps(identity, indent=1).encode())
@@ -87,7 +90,7 @@ def run_cell(
             _refuse_differences(place, stored, identity)
         if finished:
             return _finished(place, say)
-        return _run_tasks(cell, scenario, place, method, scratch, say, publish=publish)
+        return _run_tasks(cell, scenario, place, method, kept_in, say, publish=publish)
 
 
 def _finished(place: Place, say: Say) -> CellResult:
@@ -98,17 +101,18 @@ def _finished(place: Place, say: Say) -> CellResult:
 
 
 def _run_tasks(
-    cell: CellSpec, scenario: Scenario, place: Place, method: Method, scratch: Path, say: Say, *, publish: bool
+    cell: CellSpec, scenario: Scenario, place: Place, method: Method, scratch: Path | None, say: Say, *, publish: bool
 ) -> CellResult:
-    """Learn and test the tasks that are not done yet, and write the result."""
+    """Learn and test the tasks that are not done yet, and write the result; checkpoints only with a ``scratch``."""
     checkpoints = Checkpoints(place)
     rows = checkpoints.resume(method, scenario.tasks, say)
     if rows:
         say(f"resuming after task {len(rows)} of {len(scenario.tasks)}")
     for index in range(len(rows), len(scenario.tasks)):
         row = _learn_and_test(cell, scenario, method, index, say)
-        checkpoints.keep(index, method, row)
-        clear_scratch(scratch)
+        if scratch is not None:
+            checkpoints.keep(index, method, row)
+            clear_scratch(scratch)
         rows.append(row)
     result = _result(cell, scenario, method, rows)
     result = replace(result, published=publish and by_one_revision(result.environments))

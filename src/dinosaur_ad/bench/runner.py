@@ -31,7 +31,10 @@ PROGRESS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where a run reads and writes, and whether it is for publication. Nothing here changes a number."""
+    """Where a run reads and writes, and whether it is for publication. Nothing here changes a number.
+
+    Without ``checkpoints`` nothing of an unfinished cell is written, and one that is stopped begins anew.
+    """
 
     out: str
     data: Path | None = None
@@ -39,6 +42,7 @@ class RunOptions:
     cache_limit: int = DEFAULT_LIMIT
     plugins: tuple[Path, ...] = ()
     publish: bool = False
+    checkpoints: bool = True
 
 
 def plan(
@@ -108,7 +112,9 @@ def run_one(
                 scenario = open_scenario(cell.scenario, where.data, cell.seed)
             memory = 0 if cell.device == "cpu" else GPU_MEMORY
             cache = DiskCache(where.cache, where.cache_limit, _progress(say), memory)
-            result = run_cell(cell, scenario, place, cache=cache, say=say, publish=where.publish)
+            result = run_cell(
+                cell, scenario, place, cache=cache, say=say, publish=where.publish, checkpoints=where.checkpoints
+            )
         except OtherConfigurationError:
             raise
         except Exception as error:

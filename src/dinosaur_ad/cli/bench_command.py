@@ -123,6 +123,12 @@ def _add_run(verbs: Subparsers) -> None:
         action="store_true",
         help="refuse to run unless the source is exactly that of a commit, and say so in the results",
     )
+    parser.add_argument(
+        "--no-checkpoints",
+        dest="checkpoints",
+        action="store_false",
+        help="write nothing of unfinished cells: faster where weights are large, but one that is stopped begins anew",
+    )
     parser.add_argument("--engine", choices=("local", "ray"), default="local", help="what runs the cells")
     ray = parser.add_argument_group("with --engine ray")
     ray.add_argument("--address", metavar="ADDRESS", help="the Ray cluster (default: one on this machine)")
@@ -138,7 +144,7 @@ def _run(arguments: argparse.Namespace) -> int:
     where = bench_options.run_options(arguments)
     load_plugins(arguments.load)
     cells = _cells(arguments)
-    with bench_options.resumable():
+    with bench_options.resumable(checkpoints=arguments.checkpoints):
         if arguments.engine == "ray":
             from dinosaur_ad.bench.ray_engine import run_ray
 

@@ -58,8 +58,15 @@ def run_options(arguments: argparse.Namespace, out: str | None = None) -> RunOpt
     plugins = tuple(getattr(arguments, "load", ()))
     cache = {} if arguments.cache is None else {"cache": Path(output_folder(str(arguments.cache), "--cache"))}
     out, data = output_folder(arguments.out) if out is None else out, data_folder(arguments)
-    publish = getattr(arguments, "publish", False)
-    return RunOptions(out, data, cache_limit=int(limit * 1e9), plugins=plugins, publish=publish, **cache)
+    return RunOptions(
+        out,
+        data,
+        cache_limit=int(limit * 1e9),
+        plugins=plugins,
+        publish=getattr(arguments, "publish", False),
+        checkpoints=getattr(arguments, "checkpoints", True),
+        **cache,
+    )
 
 
 def refuse_unpublishable(arguments: argparse.Namespace) -> None:
@@ -182,9 +189,14 @@ def ray_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
-    """On Ctrl-C, print that the same command resumes the run."""
+def resumable(*, checkpoints: bool = True) -> Iterator[None]:
+    """On Ctrl-C, print that the same command resumes the run, and where."""
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on where it was") from None
+        if checkpoints:
+            raise KeyboardInterrupt("the same command goes on where it was") from None
+        raise KeyboardInterrupt(
+            "the same command goes on after the last finished cell; without checkpoints the one that was stopped "
+            "begins anew"
+        ) from None

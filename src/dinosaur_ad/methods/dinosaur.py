@@ -50,8 +50,8 @@ from dinosaur_ad.store import MemoryStore, Store, copy_tasks
 SCORE_AT_ONCE, SCORE_AT_ONCE_GPU = 128, 1024
 ENCODE_AT_ONCE_GPU = 512
 BANK_CACHE_BYTES = 4 * 2**30
-# Features that may stay on a GPU: those of a drift scenario at two exposures, so that a few cells can share it.
-GPU_FEATURES = 24 * 2**30
+# Features that may stay on a GPU: those of a drift scenario at one exposure, so that several cells can share it.
+GPU_FEATURES = 12 * 2**30
 
 
 @dataclass(frozen=True)
