@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank_files import read_bank
 from dinosaur_ad.bank.image_features import Progress, control_images
-from dinosaur_ad.bank.recalibrating import FEWEST
 from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL, NOT_READY
 from dinosaur_ad.bank.verdict import UNKNOWN as UNKNOWN_VERDICT
 from dinosaur_ad.core import outliers
-from dinosaur_ad.core.calibration import alarm_level, conformal_p_values, usual_exceedance
+from dinosaur_ad.core.calibration import conformal_p_values
 from dinosaur_ad.core.drift import Watch, begin_watch, watch_part
 from dinosaur_ad.core.grouping import belongs, groups
 from dinosaur_ad.errors import InputError, TeachingRefusedError
@@ -27,12 +26,8 @@ from dinosaur_ad.images.finding import find_images
 from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, Suspect
 from dinosaur_ad.store import TaskRecord
-from dinosaur_ad.watch.regrouping import (
-    Merger,
-    finish_merge,
-    note_passed,
-    regrouped,
-)
+from dinosaur_ad.watch.regrouping import Merger, finish_merge, note_passed, regrouped
+from dinosaur_ad.watch.threshold_keeping import Recalibrator, ThresholdKeeper
 from dinosaur_ad.watch.tray import ADOPTED as ADOPTED_STATUS
 from dinosaur_ad.watch.tray import DISMISSED, LEARNING, OPEN, KeptPicture, StoredProposal, Tray, picture_key
 from dinosaur_ad.watch.watch_event import (
@@ -40,7 +35,6 @@ from dinosaur_ad.watch.watch_event import (
     INSPECTED,
     LEFT_OUT,
     PROPOSED,
-    RECALIBRATED,
     REFUSED,
     UNKNOWN,
     UPDATED,
@@ -71,13 +65,6 @@ CHANGED = 10.0
 """The evidence to one at which good parts count as changed; an update too many does no harm."""
 FOLLOWING = 30
 """Pictures of a product for which it is followed, once its good parts were seen to change."""
-KEPT_OUT_FROM, KEPT_OUT_EVERY, KEPT_OUT = 100, 3, 100
-"""From so many images on, of every third judged picture a copy is kept instead of learning it, the newest hundred of
-each product. Before, an image more in the memory is worth more than a better known score."""
-JUDGED, LEAST_JUDGED = 200, 60
-"""Of so many newest scores since the threshold of a product was taken it is seen whether it holds, from so many on."""
-TOO_MANY = 2.0
-"""A threshold that usual pictures exceed so many times as often as was asked for is taken anew."""
 MOST_OPEN = 100
 """Proposals that may be open until no more are made."""
 
@@ -91,7 +78,7 @@ class GatherLimits(NamedTuple):
     proposals: int
 
 
-class Inspector(Merger, Protocol):
+class Inspector(Merger, Recalibrator, Protocol):
     """What a watch needs of a detector."""
 
     def __len__(self) -> int: ...
@@ -126,9 +113,6 @@ class Inspector(Merger, Protocol):
     ) -> Learned:
         """Add such images to a task; those that are ``kept_out`` are never learned."""
 
-    def recalibrate(self, name: str, images: Sequence[Path], *, doubtful: bool = False) -> Learned:
-        """Take the threshold anew from images that nobody has looked at, if ``doubtful``, and were never learned."""
-
 
 class Watcher:
     """Watches pictures for ``detector``, whose store lies in the folder ``place``.
@@ -154,11 +138,11 @@ class Watcher:
         self._detector, self._describe, self._trial, self._auto = detector, describe, trial, auto
         self._limits = limits or GatherLimits(ENOUGH, MOST_LOOSE, MOST_OPEN)
         self._tray = Tray(place)
+        self._thresholds = ThresholdKeeper(detector, self._tray)
         self._lock = filelock.FileLock(self._tray.folder / "watch.lock", timeout=0)
         self._controls_KC = np.empty((0, 0), np.float32)
         self._searched = 0  # the newest picture of the tray when it was last searched for a product
         self._watches: dict[str, tuple[str, Watch, Floats]] = {}  # by task: version, state, calibration scores
-        self._levels: dict[str, tuple[str, float, float]] = {}  # by task: version, false-alarm rate, alarm level
         self._following: dict[str, int] = {}  # by task: pictures that are still followed
         self._tried: set[tuple[int, ...]] = set()  # groups that could not be learned as they are
 
@@ -347,8 +331,10 @@ class Watcher:
         clearly = result.verdict != ANOMALOUS and result.p_value >= CLEARLY_NORMAL * result.false_alarms
         followed = judged and (self._is_followed(result) or self._images_of(task) < GROWN)
         with tray.change():
-            if judged and self._is_kept_out(path, result):
-                pass
+            if judged:
+                self._thresholds.note(result)
+            if judged and self._thresholds.is_kept_out(task):
+                self._thresholds.keep_out(path, task)
             elif followed and (clearly or sum(each.suspect for each in tray.candidates(task)) < AT_ONCE):
                 tray.keep(path, self._describe(pixels[None])[0], task=task, doubtful=not clearly)
             if result.verdict == NORMAL:
@@ -361,58 +347,7 @@ class Watcher:
         for task in self._tray.waiting_tasks(AT_ONCE):
             if task in self._detector.store:
                 yield self._update(task, self._tray.candidates(task))
-        for task in self._tray.outdated_tasks():
-            yield from self._recalibrate(task)
-
-    def _is_kept_out(self, path: Path, result: Inspection) -> bool:
-        """Whether a picture is one of those that are never learned; also notes what the threshold of its product would
-        be taken anew for."""
-        task, tray = result.task, self._tray
-        if self._images_of(task) < KEPT_OUT_FROM:
-            return False
-        # A score that is no number says nothing of a threshold.
-        if math.isfinite(result.score) and result.score > 0:
-            tray.note_score(task, result.score, JUDGED)
-            scores = tray.judged_scores(task)
-            if len(scores) >= LEAST_JUDGED and not len(scores) % AT_ONCE:
-                rate = usual_exceedance(np.asarray(scores), self._alarm_level(result))
-                if rate > TOO_MANY * result.false_alarms:
-                    tray.mark_outdated(task)
-        if tray.count_judged(task) % KEPT_OUT_EVERY:
-            return False
-        tray.keep_out(path, task, KEPT_OUT)
-        return True
-
-    def _alarm_level(self, result: Inspection) -> float:
-        """The threshold that the calibration of a task gives, whatever a person has set."""
-        record = self._detector.store.record(result.task)
-        version, rate, level = self._levels.get(result.task, ("", 0.0, 0.0))
-        if (version, rate) != (record.id, result.false_alarms):
-            scores = np.asarray(read_bank(self._detector.store, record)[0]["scores"])
-            level = alarm_level(scores, result.false_alarms)
-            self._levels[result.task] = record.id, result.false_alarms, level
-        return level
-
-    def _recalibrate(self, task: str) -> Iterator[WatchEvent]:
-        """Take the threshold of a product anew from the pictures that are kept of it and were never learned."""
-        kept_out, event = self._tray.kept_out(task), None
-        if task in self._detector.store and len(kept_out) >= FEWEST:
-            try:
-                learned = self._detector.recalibrate(task, kept_out, doubtful=True)
-            except InputError as error:
-                event = WatchEvent(REFUSED, str(error), task=task)
-            else:
-                reason = (
-                    f"its usual pictures exceed the threshold more than {TOO_MANY:g} times as often as asked for, so "
-                    f"it was taken anew from {len(kept_out)} that were not learned; undo takes it back"
-                )
-                event = WatchEvent(RECALIBRATED, reason, task=task, promised_rate=learned.promised_rate)
-        with self._tray.change():
-            self._tray.threshold_taken(task)
-            if event:
-                self._tray.record(event.to_json())
-        if event:
-            yield event
+        yield from self._thresholds.renew()
 
     def _images_of(self, task: str) -> int:
         return len(self._detector.store.record(task).manifest["images"])
@@ -447,7 +382,8 @@ class Watcher:
         why = "its good parts look different from those learned" if grown else f"it knows fewer than {GROWN} yet"
         try:
             doubtful = [each.file for each in waiting if each.suspect]
-            kept_out = self._kept_out_of(task)
+            self._thresholds.forget_replaced(task)
+            kept_out = self._tray.kept_out(task)
             learned = self._detector.update(task, [each.file for each in clear], doubtful=doubtful, kept_out=kept_out)
         except InputError as error:
             event = WatchEvent(REFUSED, str(error), task=task, pictures=pictures)
@@ -462,15 +398,6 @@ class Watcher:
             self._tray.record(event.to_json())
         self._tray.tidy()
         return event
-
-    def _kept_out_of(self, task: str) -> list[Path]:
-        """The pictures of a product that are never learned; those from before a person took its threshold from others
-        count no more."""
-        calibration = self._detector.store.record(task).manifest.get("calibration", {})
-        if calibration.get("kind") == "held-out":
-            with self._tray.change():
-                self._tray.forget_thresholds(task)
-        return self._tray.kept_out(task)
 
     # --- new products ---
 
