@@ -12,26 +12,25 @@ import filelock
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank_files import read_bank
-from dinosaur_ad.bank.image_features import Progress, control_images
+from dinosaur_ad.bank.image_features import control_images
 from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL, NOT_READY
 from dinosaur_ad.bank.verdict import UNKNOWN as UNKNOWN_VERDICT
 from dinosaur_ad.core import outliers
 from dinosaur_ad.core.calibration import conformal_p_values
 from dinosaur_ad.core.drift import Watch, begin_watch, watch_part
 from dinosaur_ad.core.grouping import belongs, groups
-from dinosaur_ad.errors import InputError, TeachingRefusedError
+from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.finding import find_images
 from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, Suspect
 from dinosaur_ad.store import TaskRecord
+from dinosaur_ad.watch.adopting import Learner, adopt, learn_without_suspects
 from dinosaur_ad.watch.regrouping import Merger, finish_merge, note_passed, regrouped
 from dinosaur_ad.watch.threshold_keeping import Recalibrator, ThresholdKeeper
 from dinosaur_ad.watch.tray import ADOPTED as ADOPTED_STATUS
 from dinosaur_ad.watch.tray import DISMISSED, LEARNING, OPEN, KeptPicture, StoredProposal, Tray, picture_key
 from dinosaur_ad.watch.watch_event import (
-    ADOPTED,
     INSPECTED,
     LEFT_OUT,
     PROPOSED,
@@ -59,8 +58,6 @@ GROWN = 200
 """From so many images on, a product is updated only when its good parts are seen to change."""
 CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
-ATTEMPTS = 4
-"""How often a group is learned, each time without the suspects of the time before."""
 CHANGED = 10.0
 """The evidence to one at which good parts count as changed; an update too many does no harm."""
 FOLLOWING = 30
@@ -78,7 +75,7 @@ class GatherLimits(NamedTuple):
     proposals: int
 
 
-class Inspector(Merger, Recalibrator, Protocol):
+class Inspector(Learner, Recalibrator, Merger, Protocol):
     """What a watch needs of a detector."""
 
     def __len__(self) -> int: ...
@@ -90,18 +87,6 @@ class Inspector(Merger, Recalibrator, Protocol):
 
     def stream(self, images: Sequence[Path]) -> Iterator[Inspection | Rejected]:
         """Inspect images in order."""
-
-    def learn(
-        self,
-        name: str,
-        images: Sequence[Path],
-        *,
-        doubtful: Sequence[Path] | None = None,
-        replace: bool = False,
-        force: bool = False,
-        progress: Progress | None = None,
-    ) -> Learned:
-        """Teach a task from images that nobody has looked at, if ``doubtful`` others are given, or none of them."""
 
     def update(
         self,
@@ -486,79 +471,3 @@ def _promise(learned: Learned) -> dict[str, Any]:
         "images_needed": learned.images_needed,
         "not_ready": learned.not_ready,
     }
-
-
-class TriedProduct(NamedTuple):
-    """What learning without the suspects gave (None: too few were left), and the suspects by number."""
-
-    learned: Learned | None
-    suspects: dict[int, tuple[str, float]]
-
-
-def learn_without_suspects(
-    detector: Inspector,
-    name: str,
-    pictures: Sequence[KeptPicture],
-    suspects: dict[int, tuple[str, float]],
-    progress: Progress | None = None,
-) -> TriedProduct:
-    """Learn pictures but those that the guard refuses or finds suspicious; at least half of them must be left."""
-    suspects = dict(suspects)
-    for attempt in range(ATTEMPTS):
-        kept = {str(each.file.absolute()): each.id for each in pictures if each.id not in suspects}
-        if 2 * len(kept) < len(pictures) or len(kept) < outliers.FEWEST_IMAGES:
-            break
-        doubtful = [each.file for each in pictures if each.id in suspects and each.file.is_file()]
-        try:
-            last = detector.learn(name, [Path(file) for file in kept], doubtful=doubtful, progress=progress)
-        except TeachingRefusedError as error:
-            suspects |= {kept[path]: ("does not belong there", 0.0) for path in error.paths if path in kept}
-            if not error.paths:
-                break
-            continue
-        except InputError:
-            break
-        odd = {kept[each.path]: (each.reason, each.score) for each in last.suspects if each.path in kept}
-        if not odd or attempt == ATTEMPTS - 1:
-            return TriedProduct(last, suspects)
-        suspects |= odd
-        detector.forget(name)
-    return TriedProduct(None, suspects)
-
-
-def adopt(detector: Inspector, tray: Tray, proposal: StoredProposal, progress: Progress | None = None) -> WatchEvent:
-    """Learn a proposal under the name that was chosen for it."""
-    found = tray.pictures_of(proposal.id)
-    pictures = [each for each in found if not each.suspect]
-    name, origins = proposal.task, tuple(each.origin for each in pictures)
-    learned: Learned | None = None
-    if name not in detector.store:
-        suspects = {each.id: ("a suspect of the proposal", 0.0) for each in found if each.suspect}
-        tried = learn_without_suspects(detector, name, found, suspects, progress)
-        if tried.learned is None:
-            reason = (
-                f"proposal {proposal.id} could not be learned as '{printable(name)}': too many of its pictures do not "
-                "belong together or belong to a known product"
-            )
-            event = WatchEvent(REFUSED, reason, task=name, proposal=proposal.id, pictures=origins)
-            with tray.change():
-                tray.decide(proposal.id, DISMISSED)
-                tray.record(event.to_json())
-            return event
-        learned = tried.learned
-    reason = f"proposal {proposal.id} was learned as '{name}' from {len(pictures)} pictures; undo takes it back"
-    event = WatchEvent(
-        ADOPTED,
-        reason,
-        task=name,
-        proposal=proposal.id,
-        pictures=origins,
-        promised_rate=learned.promised_rate if learned else None,
-        learned=learned,
-    )
-    with tray.change():
-        tray.decide(proposal.id, ADOPTED_STATUS, name)
-        tray.forget_thresholds(name)
-        tray.mark_changed(name)
-        tray.record(event.to_json())
-    return event
