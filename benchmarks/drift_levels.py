@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,30 +77,50 @@ def say(line: str) -> None:
 
 
 def table(arguments: argparse.Namespace) -> None:
-    """Print the stored result as Markdown: means over levels, with the worst and best level of each share."""
-    print(
-        "| drift | preset | image AUROC | its worst level | good tiles flagged (95 %) | by level | defects found "
-        "| by level | pixel AUROC | AUPRO |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
-    )
+    """Print the stored result as Markdown: how well images and patches are ranked, then what is called a defect."""
     document = json.loads(arguments.out.read_text())
-    for cell in sorted(document["cells"], key=lambda cell: [f"mtd-{each}" for each in SETS].index(cell["set"])):
+    order = [f"mtd-{each}" for each in SETS]
+    cells = sorted(document["cells"], key=lambda cell: order.index(cell["set"]))
+    each = {f"{cell['encoder']['provider']} {cell['encoder']['precision']}" for cell in cells}
+    about = (
+        f"Seed 0; {document['judged']} good and as many bad tiles of each level; "
+        f"{cells[-1]['encoder']['description']}; {', '.join(sorted(each))}."
+    )
+    print("\n".join([*ranking_table(cells), "", *alarm_table(cells), "", about]))
+
+
+def ranking_table(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """Means over the levels, and the worst level of the image AUROC."""
+    lines = ["| drift | preset | image AUROC | its worst level | pixel AUROC | AUPRO |", "|---|---|--:|--:|--:|--:|"]
+    for cell in cells:
+        values = {key: [row[key] for row in cell["rows"]] for key in ("auroc", "pixel_auroc", "aupro")}
+        means = {key: float(np.mean(each)) for key, each in values.items()}
+        lines.append(
+            f"| {cell['set']} | {cell['preset']} | {means['auroc']:.3f} | {min(values['auroc']):.3f} "
+            f"| {means['pixel_auroc']:.3f} | {means['aupro']:.3f} |"
+        )
+    return lines
+
+
+def alarm_table(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """Shares over all levels, and those of the level with the fewest and of the one with the most."""
+    lines = [
+        "| drift | preset | good tiles flagged (95 %) | by level | defects found | by level |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
+    for cell in cells:
         rows = cell["rows"]
         counts = {key: sum(row[key] for row in rows) for key in ("flagged", "good", "missed", "bad")}
         low, high = rate_interval(counts["flagged"], counts["good"])
-        means = {key: float(np.mean([row[key] for row in rows])) for key in ("auroc", "pixel_auroc", "aupro")}
         flagged = [row["flagged"] / row["good"] for row in rows]
         found = [1 - row["missed"] / row["bad"] for row in rows]
-        print(
-            f"| {cell['set']} | {cell['preset']} | {means['auroc']:.3f} | {min(row['auroc'] for row in rows):.3f} "
+        lines.append(
+            f"| {cell['set']} | {cell['preset']} "
             f"| {percent(counts['flagged'] / counts['good'])} ({percent(low)} to {percent(high)}) "
             f"| {percent(min(flagged))} to {percent(max(flagged))} | {percent(1 - counts['missed'] / counts['bad'])} "
-            f"| {percent(min(found))} to {percent(max(found))} | {means['pixel_auroc']:.3f} | {means['aupro']:.3f} |"
+            f"| {percent(min(found))} to {percent(max(found))} |"
         )
-    each = {f"{cell['encoder']['provider']} {cell['encoder']['precision']}" for cell in document["cells"]}
-    print(
-        f"\nSeed 0; {document['judged']} good and as many bad tiles of each level; {cell['encoder']['description']}; "
-        f"{', '.join(sorted(each))}."
-    )
+    return lines
 
 
 def percent(share: float) -> str:
@@ -108,7 +129,7 @@ def percent(share: float) -> str:
 
 
 def main() -> None:
-    """Measure, or print the table."""
+    """Measure, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
     runner, printer = verbs.add_parser("run"), verbs.add_parser("table")

@@ -149,7 +149,8 @@ def run(arguments: argparse.Namespace) -> None:
     spec = token_encoder(get_spec(DEFAULT_ENCODER))
     model = named(build_graph(spec, weights.tensors(), FAST.layers, FAST.size))
     bank_HWMC = remember(_features(_tokens(_session(model), train[32:])), np.arange(40), 20).vectors_HWMC
-    rows, sessions = [], {}
+    rows: list[dict[str, Any]] = []
+    sessions = {}
     wanted, expected = None, None
     for name, make in settings(model, train[:32]).items():
         made = make()

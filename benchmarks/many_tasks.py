@@ -19,7 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -101,7 +101,7 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
 
 
 @contextmanager
-def parts_timed(spent: Counter[str], calls: Counter[str]) -> Iterator[None]:
+def parts_timed(spent: defaultdict[str, float], calls: Counter[str]) -> Iterator[None]:
     """Processor seconds and calls of each part are added up."""
 
     def watched(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,7 +126,7 @@ def measured(detectors: dict[int, Dinosaur], images: Sequence[Pixels]) -> list[d
     """Milliseconds of each turn, by how many tasks there are; every turn inspects the images one by one."""
     rows: dict[int, dict[str, Any]] = {}
     for tasks, detector in detectors.items():
-        spent: Counter[str] = Counter()
+        spent: defaultdict[str, float] = defaultdict(float)
         started, processor = time.perf_counter(), time.process_time()
         detector.store.snapshot()
         with parts_timed(spent, Counter()):
@@ -143,7 +143,7 @@ def measured(detectors: dict[int, Dinosaur], images: Sequence[Pixels]) -> list[d
     for turn in range(TURNS):
         for image in images:
             for tasks in detectors:
-                spent, calls = Counter(), Counter()
+                spent, calls = defaultdict(float), Counter[str]()
                 started, processor = time.perf_counter(), time.process_time()
                 with parts_timed(spent, calls):
                     detectors[tasks].inspect(image)

@@ -24,7 +24,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,7 +188,7 @@ def costs(size: int, layers: Sequence[Any]) -> dict[str, Any]:
     both = load_encoder(PAIR, layers=layers, size=size, threads=1)
     maps = _maps_alone(second, size)
     image = sample_images(size)[:1]
-    jobs = {
+    jobs: dict[str, Callable[[], Any]] = {
         "first": lambda: alone.encode_prepared(image),
         "second": lambda: maps.run(None, {"images": image}),
         "pair": lambda: both.encode_prepared(image),

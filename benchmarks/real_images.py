@@ -19,7 +19,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -164,13 +164,14 @@ def table(arguments: argparse.Namespace) -> None:
         count = sum(tuple(str(cell["info"][key]) for key in keys) == made_by for cell in cells.values())
         description, backend, provider, precision, seed = made_by
         print(f"- {count} cells: {description}; {backend} on {provider}, {precision}, seed {seed}")
-    for title, text in {
+    texts: dict[str, Callable[[dict[str, Any]], str]] = {
         "Mean image AUROC": lambda cell: f"{_mean(cell, 'auroc'):.3f}",
         "False alarms on unseen normals (2.5 % asked for) / recall": lambda cell: (
             f"{100 * _mean(cell, 'false_alarms'):.1f} % / {100 * _mean(cell, 'recall'):.0f} %"
         ),
         "Images that went to their own task's bank": lambda cell: f"{100 * _mean(cell, 'routed_right'):.0f} %",
-    }.items():
+    }
+    for title, text in texts.items():
         print(f"\n{title}\n\n| step | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
         for step in wanted:
             if any((name, step) in cells for name in names):

@@ -43,7 +43,12 @@ def main() -> None:
     if chromium is None:
         raise SystemExit("this needs the program chromium")
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def until_told() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=until_told, daemon=True).start()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
         page = browser.new_page(viewport={"width": 1280, "height": 900})

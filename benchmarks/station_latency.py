@@ -48,7 +48,7 @@ def _in_turns(folder: Path, rounds: int, seconds: float, visitors: str, count: f
 
     visits = []
     # Twenty pages are twenty addresses elsewhere, each with a limit of its own.
-    server = {"requests_a_second": 10_000.0} if visitors == "pages" else {}
+    server: dict[str, Any] = {"requests_a_second": 10_000.0} if visitors == "pages" else {}
     with running_station(folder, encoder, **server) as (station, url):
         if visitors == "strangers":
             station.accounts.create("somebody", PASSWORD, "admin", by="benchmark")

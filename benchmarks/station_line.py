@@ -127,7 +127,8 @@ def judge_all(
         for thread in threads:
             thread.join()
         accepted = station.pipeline.state()["accepted"] - before
-        times, parts, recorded = [], 0, 0
+        times: list[dict[str, float]] = []
+        parts = recorded = 0
         given_up = time.monotonic() + ANSWER_SECONDS
         while (len(times) < accepted or recorded < parts) and time.monotonic() < given_up:
             while message := messages.take():

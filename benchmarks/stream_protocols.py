@@ -73,7 +73,7 @@ class StreamMeasurement:
 
     def __init__(self, file: Path, settings: dict[str, Any]) -> None:
         self._file = file
-        self.document = {"settings": settings, "rows": []}
+        self.document: dict[str, Any] = {"settings": settings, "rows": []}
         if file.exists():
             self.document = json.loads(file.read_text())
             different = [key for key, value in settings.items() if self.document["settings"].get(key) != value]
@@ -123,10 +123,14 @@ def run(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, An
         for name in options.learner + options.method:
             if measured.has(defects, name) and name not in options.again:
                 continue
+
+            def tell(text: str, share: float = defects) -> None:
+                say(f"{share} {text}")
+
             stream = make_hidden_stream(replace(scenario, name=options.stream), replace(plan, defects=defects))
             with tempfile.TemporaryDirectory() as folder:
                 learner = make_learner(name, stream, encoder, preset, options.seed, Path(folder))
-                measured.add(run_stream(name, stream, learner, lambda text, share=defects: say(f"{share} {text}")))
+                measured.add(run_stream(name, stream, learner, tell))
             say(f"{defects} {name}: stored in {options.out}")
     return measured.document
 

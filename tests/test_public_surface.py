@@ -82,7 +82,7 @@ def test_inspecting_loads_no_drawing() -> None:
 def test_a_detector_says_what_it_is_without_loading_or_making_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dinosaur_ad.detector.load_encoder", lambda *_, **__: pytest.fail("loaded the encoder"))
+    monkeypatch.setattr("dinosaur_ad.basis.load_encoder", lambda *_, **__: pytest.fail("loaded the encoder"))
     new = tiny(tmp_path / "line-3")
     assert repr(new) == f"<Dinosaur {tmp_path}/line-3: 0 tasks, encoder tiny-dinov2, preset tiny>"
     assert repr(tiny()) == "<Dinosaur in memory: 0 tasks, encoder tiny-dinov2, preset tiny>"

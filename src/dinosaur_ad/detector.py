@@ -8,8 +8,7 @@ the banks, and :mod:`dinosaur_ad.store` keeps them on disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,19 +24,20 @@ from dinosaur_ad.bank.budget import check_precision, parse_bytes
 from dinosaur_ad.bank.changing import Wanted, task_settings
 from dinosaur_ad.bank.checking import Check, CheckedImage, Checking, folders_of
 from dinosaur_ad.bank.gallery import Defect, GalleryChange, read_gallery, refuse_normal
-from dinosaur_ad.bank.image_features import FeatureExtractor, Progress, other_size
+from dinosaur_ad.bank.image_features import Progress, other_size
 from dinosaur_ad.bank.position import AUTO
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.bank.shifting import ShiftWatch
 from dinosaur_ad.bank.task_teacher import TaskTeacher, TeachingPlace
 from dinosaur_ad.bank.tile_choice import WantedTiles
 from dinosaur_ad.bank.verdict import ANOMALOUS, UNKNOWN, Verdicts, check_rate, check_task
+from dinosaur_ad.basis import Basis
 from dinosaur_ad.core.drift import ShiftNotice
 from dinosaur_ad.core.exposure import measure_exposure
 from dinosaur_ad.core.tiles import Tiling
-from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
+from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.encoders.options import EncoderOptions
-from dinosaur_ad.errors import DinosaurError, InputError, StoreError
+from dinosaur_ad.errors import DinosaurError, InputError
 from dinosaur_ad.images.loading import digest
 from dinosaur_ad.images.stream import (
     BatchImage,
@@ -52,8 +52,8 @@ from dinosaur_ad.images.stream import (
 )
 from dinosaur_ad.images.zones import Zones
 from dinosaur_ad.inspection import Changed, Inspection, Learned, Rejected, TaskSettings
-from dinosaur_ad.presets import Preset, as_shipped, preset_for
-from dinosaur_ad.store import MemoryStore, Store, TaskRecord, TaskStore, check_task_name, copy_tasks
+from dinosaur_ad.presets import Preset
+from dinosaur_ad.store import Store, TaskRecord, TaskStore, check_task_name, copy_tasks
 from dinosaur_ad.watch.deciding import adopt_proposal, dismiss_proposal, open_proposals
 from dinosaur_ad.watch.watch_event import WatchEvent
 from dinosaur_ad.watch.watcher import ADOPTING, GatherLimits, Watcher
@@ -98,44 +98,19 @@ class Dinosaur:
         bank_precision: str | None = None,
         budget: int | str | None = None,
     ) -> None:
-        opened = store if isinstance(store, Store) or store is None else Store.find(store)
-        self._path = store.path if isinstance(store, Store) else None if store is None else Path(store)
-        self._store: TaskStore | None = opened
-        header = self._store.header if self._store else {}
-        stored_name = header["encoder"]["encoder"] if header else None
-        asked_name = encoder.name if isinstance(encoder, Encoder) else encoder
-        self._encoder_name: str = asked_name or stored_name or DEFAULT_ENCODER
-        if header:
-            self.preset = Preset.from_json(header["preset"])
-        elif isinstance(encoder, Encoder):  # whether it fits is checked with its own blocks and size
-            self.preset = as_shipped(preset or "default", self._encoder_name)
-        else:
-            self.preset = preset_for(preset or "default", self._encoder_name)
-        if header and preset is not None and (asked := as_shipped(preset, stored_name or "")) != self.preset:
-            raise StoreError(
-                f"The store {self._path} was made with the preset '{self.preset.name}', not with "
-                f"'{asked.name}'; leave the preset out, or start a new store."
-            )
-        if stored_name and asked_name and asked_name != stored_name:
-            raise StoreError(
-                f"The store {self._path} was made with the encoder '{stored_name}' and cannot be used with "
-                f"'{asked_name}'; leave the encoder out, or start a new store."
-            )
-        self._options = options or EncoderOptions()
-        self._features = FeatureExtractor(self.preset, self._load_encoder)
+        self._basis = Basis(store, encoder, options or EncoderOptions(), preset, seed)
+        self.preset, self.seed, self._features = self._basis.preset, self._basis.seed, self._basis.features
         self._verdicts = Verdicts(self.preset, self._features)
-        self.seed = int(header.get("seed", seed))
-        self._banks = BankSet(self.preset, cache_bytes, threads=self._options.threads)
+        self._banks = BankSet(self.preset, cache_bytes, threads=self._basis.options.threads)
         self.waiting: Callable[[str], None] | None = None
         """Called with a sentence while teaching: another process is waited for, or the task can be used already."""
-        self._given = self._checked(encoder) if isinstance(encoder, Encoder) else None
         self._teacher = TaskTeacher(
             self.preset,
             self.seed,
             self._features,
             self._banks,
             TeachingPlace(
-                lambda: self._store, lambda: self.store, self.info, self._missed_defects, lambda: self.waiting
+                lambda: self._basis.opened, lambda: self.store, self.info, self._missed_defects, lambda: self.waiting
             ),
             precision=check_precision(bank_precision),
             budget=None if budget is None else parse_bytes(budget),
@@ -148,38 +123,14 @@ class Dinosaur:
         """The frozen backbone; loaded when first needed."""
         return self._features.encoder
 
-    def _load_encoder(self) -> Encoder:
-        if self._given is not None:
-            return self._given
-        preset, options = self.preset, asdict(self._options)
-        return self._same_weights(load_encoder(self._encoder_name, layers=preset.layers, size=preset.size, **options))
-
-    def _checked(self, encoder: Encoder) -> Encoder:
-        """An encoder that was given, if its tokens fit the preset and the store's banks; an error otherwise."""
-        if encoder.layers != self.preset.layers or encoder.size != self.preset.size:
-            raise InputError(
-                f"The encoder gives layers {encoder.layers} at {encoder.size} px, but the preset '{self.preset.name}' "
-                f"wants {self.preset.layers} at {self.preset.size} px; load it with those."
-            )
-        return self._same_weights(encoder)
-
-    def _same_weights(self, encoder: Encoder) -> Encoder:
-        stored = self._store.header["encoder"]["fingerprint"] if self._store else encoder.fingerprint
-        if encoder.fingerprint != stored:
-            raise StoreError(
-                f"The store {self._path} was made with other weights of '{encoder.name}' (fingerprint {stored}, here "
-                f"{encoder.fingerprint}); use those weights, or start a new store."
-            )
-        return encoder
-
     def __repr__(self) -> str:
         """Store, number of tasks, encoder and preset; loads no encoder and makes no store."""
-        place = "in memory" if self._path is None else printable(self._path)
+        place = "in memory" if self._basis.path is None else printable(self._basis.path)
         try:
             known = f"{len(self)} task{'' if len(self) == 1 else 's'}"
         except DinosaurError:
             known = "tasks that cannot be read"
-        return f"<Dinosaur {place}: {known}, encoder {printable(self._encoder_name)}, preset {self.preset.name}>"
+        return f"<Dinosaur {place}: {known}, encoder {printable(self._basis.encoder_name)}, preset {self.preset.name}>"
 
     def __len__(self) -> int:
         """The number of tasks that can be used; a damaged one counts until it is found to be damaged."""
@@ -202,33 +153,22 @@ class Dinosaur:
     @property
     def store(self) -> TaskStore:
         """Where tasks are kept; a folder that is not there yet is made now."""
-        if self._store is None:
-            info = self.encoder.info()
-            header: dict[str, Any] = {"encoder": info, "preset": self.preset.to_json(), "seed": self.seed}
-            if self._path is None:
-                self._store = MemoryStore(header)
-            else:
-                self._store = Store.create(self._path, header, exist_ok=True)
-                if _settings(self._store.header) != _settings(MemoryStore(header).header):  # as it reads back from JSON
-                    raise StoreError(
-                        f"Another process just made the store {self._path} with other settings; open it again."
-                    )
-        return self._store
+        return self._basis.store
 
     def tasks(self) -> list[TaskRecord]:
         """What has been taught and can be read, oldest first; :meth:`damaged` has the others."""
-        return list(self._store.snapshot().records.values()) if self._store else []
+        return list(self._basis.opened.snapshot().records.values()) if self._basis.opened else []
 
     def damaged(self) -> dict[str, str]:
         """The tasks that cannot be read, each with the reason; inspecting leaves them out.
 
         A bank is read when it is first needed, so that damage may be found only then.
         """
-        return dict(self._banks.view(self._store).left_out) if self._store else {}
+        return dict(self._banks.view(self._basis.opened).left_out) if self._basis.opened else {}
 
     def verify(self, name: str) -> None:
         """Compare all files of a task with their hashes and check that they can be used; a StoreError if not."""
-        record = self._existing(name)
+        record = self._basis.record(name)
         self.store.verify(name)
         check_task(self.preset, self.store, record)
 
@@ -236,13 +176,13 @@ class Dinosaur:
         """The score above which an image of that task is called anomalous, as it is set or at a given rate; needs no
         encoder."""
         rate = None if false_alarms is None else check_rate(false_alarms)
-        record = self._existing(name)
+        record = self._basis.record(name)
         scores = read_bank(self.store, record)[0]["scores"]
         return task_sensitivity(self.preset, Settings.of(record), scores, rate).threshold
 
     def settings(self, name: str) -> TaskSettings:
         """How a task is set; needs no encoder."""
-        record = self._existing(name)
+        record = self._basis.record(name)
         return task_settings(record, self.preset, read_bank(self.store, record)[0]["scores"])
 
     # --- teaching ---
@@ -307,7 +247,7 @@ class Dinosaur:
         :raises InputError: the images would make the task blind (blank, of another product, a threshold that rises
             far); ``force`` learns them all the same.
         """
-        name = self._existing(name).name  # in Unicode's form NFC, as the store has it
+        name = self._basis.record(name).name  # in Unicode's form NFC, as the store has it
         return self._teacher.update(
             name, images, position=position, force=force, progress=progress, doubtful=doubtful, kept_out=kept_out
         )
@@ -330,7 +270,7 @@ class Dinosaur:
         :raises InputError: the images are too few, do not belong there, or would move the threshold far; ``force``
             takes them all the same.
         """
-        name = self._existing(name).name
+        name = self._basis.record(name).name
         return self._teacher.recalibrate(name, images, force=force, progress=progress, doubtful=doubtful)
 
     def add_defects(
@@ -342,9 +282,9 @@ class Dinosaur:
 
         :raises InputError: the task calls some of them normal; ``force`` keeps them all the same.
         """
-        name = self._existing(name).name
+        name = self._basis.record(name).name
         rejected: list[Rejected] = []
-        tiling = read_tiling(self._existing(name))
+        tiling = read_tiling(self._basis.record(name))
         _, prepared = self._features.prepare(images, rejected, {"read": 0.0}, tiling)
         defects = list(prepared)
         if not defects:
@@ -358,16 +298,16 @@ class Dinosaur:
 
     def remove_defects(self, name: str, images: Collection[str]) -> GalleryChange:
         """Take defects out of the gallery of a task, by the names of their images."""
-        name = self._existing(name).name
+        name = self._basis.record(name).name
         return self._teacher.change_gallery(name, lambda gallery: (gallery.without(images), ()))
 
     def defects(self, name: str) -> tuple[Defect, ...]:
         """The confirmed defects that are kept with a task, the oldest first."""
-        return read_gallery(self._with(name), self._existing(name), self.preset.size).defects
+        return read_gallery(self._basis.store_of(name), self._basis.record(name), self.preset.size).defects
 
     def _missed_defects(self, name: str) -> tuple[str, ...]:
         """The defects of the gallery of a task that would pass now."""
-        gallery = read_gallery(self.store, self._existing(name), self.preset.size)
+        gallery = read_gallery(self.store, self._basis.record(name), self.preset.size)
         passing = self._passing(name, gallery.pixels())
         return tuple(each.image for each, passes in zip(gallery.defects, passing, strict=True) if passes)
 
@@ -403,38 +343,27 @@ class Dinosaur:
         :raises InputError: what is asked for makes no sense, for instance zones that leave nothing to inspect.
         """
         wanted = Wanted(zones, no_zones, false_alarms, threshold, sensitivity, preset_sensitivity, smallest_area)
-        return self._teacher.set(self._existing(name).name, wanted)
+        return self._teacher.set(self._basis.record(name).name, wanted)
 
     def forget(self, name: str) -> None:
         """Remove a task, a damaged one too; :meth:`undo` brings it back."""
-        self._with(name).drop(name)
+        self._basis.store_of(name).drop(name)
 
     def undo(self, name: str) -> str:
         """Take back the last learn, update, set or forget of a task, and say which it was."""
-        if self._store is None:
+        if self._basis.opened is None:
             raise InputError("There is nothing to undo: nothing has been taught yet.")
-        return self._store.undo(name)
+        return self._basis.opened.undo(name)
 
     def redo(self, name: str) -> str:
         """Make the change of a task again that the last :meth:`undo` took back, and return which it was."""
-        if self._store is None:
+        if self._basis.opened is None:
             raise InputError("There is nothing to redo: nothing has been taught yet.")
-        return self._store.redo(name)
+        return self._basis.opened.redo(name)
 
     def rename(self, name: str, new: str) -> None:
         """Give a task another name; its history and versions stay with it."""
-        if self._store is None:
-            raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
-        self._store.rename(name, new)
-
-    def _existing(self, name: str) -> TaskRecord:
-        return self._with(name).record(name)
-
-    def _with(self, name: str) -> TaskStore:
-        """The store, in which there may be a task of that name."""
-        if self._store is None:
-            raise InputError(f"There is no task '{name}': nothing has been taught yet; start with learn.")
-        return self._store
+        self._basis.store_of(name).rename(name, new)
 
     # --- inspecting ---
 
@@ -478,11 +407,11 @@ class Dinosaur:
     ) -> Iterator[Inspection | Rejected]:
         """Inspect any number of images in order, a few at a time; for an unreadable one there is a ``Rejected``."""
         false_alarms = None if false_alarms is None else check_rate(false_alarms)
-        view = self._banks.view(self._store) if self._store else None
+        view = self._banks.view(self._basis.opened) if self._basis.opened else None
         if not view or not (view.records or view.left_out):
             raise nothing_learned()
         if task is not None:
-            task = self._existing(task).name
+            task = self._basis.record(task).name
         total, stream = stream_images(images)
         at_once = INSPECT_AT_ONCE if total is not None else 1  # a camera's image gets its verdict before the next one
         tilings = tilings_of(view, task)
@@ -545,10 +474,10 @@ class Dinosaur:
 
     def _place(self) -> Path:
         """The folder of the store, which is made if need be."""
-        if self._path is None:
+        if self._basis.path is None:
             raise InputError("A watch keeps what it has seen in the folder of a store; open the detector with one.")
         _ = self.store
-        return self._path
+        return self._basis.path
 
     def _tilings(self, task: str | None) -> list[Tiling]:
         """The tilings of the tasks that images may be compared with."""
@@ -576,7 +505,7 @@ class Dinosaur:
 
         :raises InputError: an image is among both, or there is none left to check with.
         """
-        record = self._existing(name)
+        record = self._basis.record(name)
         rate = check_rate(self.preset.false_alarms if false_alarms is None else false_alarms)
         checking = Checking(self.preset, self._banks.bank(self.store, record), folders_of(bad), progress)
         streams = {"good": stream_images(good), "bad": stream_images(bad)}  # refused before anything is encoded
@@ -612,8 +541,3 @@ class Dinosaur:
     def load(cls, path: str | Path, **options: Any) -> Dinosaur:
         """Open an existing store, with the options of the constructor; changes are written to it at once."""
         return cls(Store.open(path), **options)
-
-
-def _settings(header: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The settings in a store's header that must be equal for two processes that create it; not how encoders run."""
-    return header["encoder"]["encoder"], header["encoder"]["fingerprint"], header["preset"], header["seed"]

@@ -118,7 +118,7 @@ def with_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     spec = replace(get_spec("tiny-dinov2"), name="mine", source="hub:nobody/mine", file="model.safetensors", depth=9)
     monkeypatch.setitem(registry._REGISTRY, "mine", spec)
     monkeypatch.setattr("dinosaur_ad.encoders.DEFAULT_ENCODER", "mine")
-    monkeypatch.setattr("dinosaur_ad.detector.DEFAULT_ENCODER", "mine")
+    monkeypatch.setattr("dinosaur_ad.basis.DEFAULT_ENCODER", "mine")
     save_file(sources.random_tensors(replace(spec, source="seed:5")), tmp_path / "mine.safetensors")
     weights.add("mine", tmp_path / "mine.safetensors", progress=lambda _: None)
     return "mine"

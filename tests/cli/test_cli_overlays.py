@@ -12,7 +12,7 @@ from cli_helpers import NEW_STORE, assert_refused
 from numpy.typing import NDArray
 from PIL import Image
 
-import dinosaur_ad.detector
+import dinosaur_ad.basis
 from dinosaur_ad.cli import main
 
 Capture = pytest.CaptureFixture[str]
@@ -112,7 +112,7 @@ def never_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the encoder was loaded")
 
-    monkeypatch.setattr(dinosaur_ad.detector, "load_encoder", refuse)
+    monkeypatch.setattr(dinosaur_ad.basis, "load_encoder", refuse)
 
 
 @pytest.mark.usefixtures("never_encoded")

@@ -10,7 +10,7 @@ import pytest
 from cli_helpers import NEW_STORE, assert_refused, make_normals, tree_hash
 from PIL import Image
 
-import dinosaur_ad.detector
+import dinosaur_ad.basis
 from dinosaur_ad._text import columns
 from dinosaur_ad.cli import main
 
@@ -139,7 +139,7 @@ def test_tasks_prints_a_table_without_an_encoder(capsys: Capture, store: Path, m
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the encoder was loaded")
 
-    monkeypatch.setattr(dinosaur_ad.detector, "load_encoder", refuse)
+    monkeypatch.setattr(dinosaur_ad.basis, "load_encoder", refuse)
     assert main(["tasks", "--store", str(store), "--verify"]) == 0
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split() == ["name", "images", "MB", "threshold", "learned", "last", "change"]

@@ -16,7 +16,7 @@ from detector_helpers import product, spoil
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Photo, Workbench
-from dinosaur_ad.methods.dinosaur import DinosaurConfig, DinosaurMethod
+from dinosaur_ad.methods.dinosaur import DinosaurConfig, DinosaurMethod, _mover
 from dinosaur_ad.store import Store
 
 
@@ -107,8 +107,9 @@ def test_held_out_normals_set_the_threshold_and_nothing_else() -> None:
 def test_arrays_of_torch_give_the_same_answers(
     method: DinosaurMethod, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr("dinosaur_ad.methods.dinosaur._mover", lambda device: torch.from_numpy)
+    pytest.importorskip("torch")
+    mover = _mover("cpu:0")  # torch, where "cpu" is NumPy
+    monkeypatch.setattr("dinosaur_ad.methods.dinosaur._mover", lambda device: mover)
     twin = teach(DinosaurMethod(method.config, Workbench(seed=5)))
     photos = as_photos(TESTS, "test")
     one, learned_alike = method.score(photos), twin.score(photos)
@@ -129,6 +130,23 @@ def test_arrays_of_torch_give_the_same_answers(
         np.testing.assert_allclose(one.image, learned_alike.image, rtol=1e-3)
     twin.load(tmp_path / "one")
     np.testing.assert_allclose(one.image, twin.score(photos).image, rtol=1e-3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_array_that_is_not_writable_moves_to_a_device_without_a_warning() -> None:
+    torch = pytest.importorskip("torch")
+    bank_HWMC = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    bank_HWMC.flags.writeable = False  # as a store gives it
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # otherwise it warns once in a process
+    try:
+        moved_HWMC = _mover("cpu:0")(bank_HWMC)
+    finally:
+        torch.set_warn_always(always)
+    assert isinstance(moved_HWMC, torch.Tensor)
+    assert moved_HWMC.dtype == torch.float32
+    moved_HWMC += 1
+    assert bank_HWMC.ravel().tolist() == list(range(24))
 
 
 def test_settings_differ_from_the_preset_only_where_they_say_so() -> None:

@@ -63,7 +63,7 @@ def test_a_group_that_cannot_be_learned_is_not_tried_for_every_picture(
     detector, tried = opened(tmp_path / "store"), []
 
     def nothing(_trial: object, _name: str, pictures: list[object], *_: object) -> tuple[None, dict[int, object]]:
-        from dinosaur_ad.watch.watcher import TriedProduct
+        from dinosaur_ad.watch.adopting import TriedProduct
 
         tried.append(len(pictures))
         return TriedProduct(None, {})

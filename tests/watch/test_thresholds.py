@@ -10,7 +10,8 @@ import pytest
 from watch_helpers import Pixels, kinds, opened, write
 
 from detector_helpers import product, spoil
-from dinosaur_ad.watch import watcher
+from dinosaur_ad.watch import threshold_keeping, watcher
+from dinosaur_ad.watch.threshold_keeping import ThresholdKeeper
 from dinosaur_ad.watch.tray import Tray
 
 
@@ -30,7 +31,7 @@ def kept_out(store: Path, task: str = "product-1") -> list[Path]:
 
 @pytest.fixture(autouse=True)
 def early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher, "KEPT_OUT_FROM", 30)
+    monkeypatch.setattr(threshold_keeping, "KEPT_OUT_FROM", 30)
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def changing(before: int = 60, after: int = 160, noise: float = 2.5) -> list[Pix
 
 
 def test_every_third_picture_is_kept_out_and_never_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher, "KEPT_OUT", 8)
+    monkeypatch.setattr(threshold_keeping, "KEPT_OUT", 8)
     pictures = write(tmp_path / "pictures", product(0, 100))
     list(opened(tmp_path / "store").watch(pictures, adopt="auto"))
     files = kept_out(tmp_path / "store")
@@ -56,6 +57,21 @@ def test_every_third_picture_is_kept_out_and_never_learned(tmp_path: Path, monke
     record = opened(tmp_path / "store").store.record("product-1")
     scored = opened(tmp_path / "store").store.arrays(record, "bank")["scored"]
     assert 0 < np.count_nonzero(np.asarray(scored) == -2) <= 8
+
+
+def test_to_ask_whether_a_picture_is_kept_out_notes_nothing(tmp_path: Path) -> None:
+    detector = opened(tmp_path / "store")
+    detector.learn("plate", product(0, 30))
+    (result,) = detector.inspect(product(0, 1, seed=9))
+    tray = Tray(tmp_path / "store")
+    keeper, kept_out = ThresholdKeeper(detector, tray), []
+    for _ in range(6):
+        with tray.change():
+            keeper.note(result)
+        kept_out.append([keeper.is_kept_out("plate") for _ in range(4)])
+    assert kept_out == [[False] * 4, [False] * 4, [True] * 4] * 2
+    assert tray.judged_scores("plate") == [result.score] * 6
+    tray.close()
 
 
 def test_good_parts_that_come_to_score_higher_raise_the_threshold(short: None, tmp_path: Path) -> None:

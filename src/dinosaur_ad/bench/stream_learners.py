@@ -52,8 +52,9 @@ class FoundProduct(NamedTuple):
 class StreamLearner(Protocol):
     """Anything that can be measured on a stream."""
 
-    found: list[FoundProduct] | None
-    """The products that were found so far; None if it does not look for products."""
+    @property
+    def found(self) -> list[FoundProduct] | None:
+        """The products that were found so far; None if it does not look for products."""
 
     def follow(self, photos: Iterable[Photo]) -> Iterator[StreamAnswer]:
         """One answer for each picture, in order, before the next one is asked for."""

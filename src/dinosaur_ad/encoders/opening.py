@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dinosaur_ad._text import first_line
+from dinosaur_ad.encoders.backends.setup import Setup
 from dinosaur_ad.encoders.base import Encoder, Layer
 from dinosaur_ad.encoders.providers import (
     DEFAULT_PRECISION,
@@ -37,6 +38,10 @@ class Request:
     def loaded(self) -> Weights:
         """The weights, loaded once."""
         return ensure(self.name) if self.weights is None else from_file(self.name, self.weights)
+
+    def setup(self, provider: str, precision: str) -> Setup:
+        """What a backend makes the encoder from."""
+        return Setup(self.loaded, self.layers, self.size, provider, precision, self.threads, self.device)
 
 
 def open_encoder(request: Request, provider: str | None, precision: str | None, *, strict: bool) -> Encoder:
@@ -94,9 +99,8 @@ def open_torch(request: Request, precision: str) -> Encoder:
             f"The provider torch needs torch and transformers ({error.name or 'one'} is missing); install "
             f"them with: {install_command('bench')}, or choose another provider."
         ) from error
-    weights = request.loaded
-    kind = TorchPair if weights.parts else TorchEncoder
-    return kind(weights, request.layers, request.size, request.threads, request.device, precision)
+    setup = request.setup("torch", precision)
+    return TorchPair(setup) if setup.weights.parts else TorchEncoder(setup)
 
 
 def _usual(precision: str) -> str:
@@ -107,10 +111,11 @@ def _built(request: Request, provider: str, precision: str) -> Encoder:
     backend = get_provider(provider).backend
     if backend == "torch":
         return open_torch(request, precision)
+    setup = request.setup(provider, precision)
     if backend == "openvino":
         from dinosaur_ad.encoders.backends.openvino_backend import OpenVinoEncoder
 
-        return OpenVinoEncoder(request.loaded, request.layers, request.size, request.threads, precision)
+        return OpenVinoEncoder(setup)
     from dinosaur_ad.encoders.backends.onnx_backend import OnnxEncoder
 
-    return OnnxEncoder(request.loaded, request.layers, request.size, request.threads, provider, precision)
+    return OnnxEncoder(setup)

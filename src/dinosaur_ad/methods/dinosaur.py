@@ -438,4 +438,5 @@ def _mover(device: str) -> Callable[[NDArray[Any]], Array]:
         return as_it_is
     import torch
 
-    return lambda array: torch.from_numpy(array).to(device)
+    # One copy, straight to the device. Unlike from_numpy it may read what is not writable, as banks are, and not warn.
+    return lambda array: torch.tensor(array, device=device)

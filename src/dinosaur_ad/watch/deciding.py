@@ -11,10 +11,11 @@ from dinosaur_ad.bank.image_features import Progress
 from dinosaur_ad.core import outliers
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.inspection import Suspect
+from dinosaur_ad.watch.adopting import adopt
 from dinosaur_ad.watch.regrouping import MERGE, SPLIT, begin_merge, finish_merge, proposed_event
 from dinosaur_ad.watch.tray import ADOPTED, DISMISSED, LEARNING, OPEN, RELEASED, StoredProposal, Tray
 from dinosaur_ad.watch.watch_event import LEFT_OUT, PROPOSED, REFUSED, WatchEvent
-from dinosaur_ad.watch.watcher import Inspector, adopt
+from dinosaur_ad.watch.watcher import Inspector
 
 
 @contextmanager

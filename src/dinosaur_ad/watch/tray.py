@@ -229,12 +229,15 @@ class Tray:
 
     # --- what the thresholds of known products come from ---
 
-    def count_judged(self, task: str) -> int:
-        """One more picture of a task was judged; the number of all of them."""
+    def count_judged(self, task: str) -> None:
+        """One more picture of a task was judged."""
         self._rows(
             "INSERT INTO thresholds (task, judged) VALUES (?, 1) ON CONFLICT DO UPDATE SET judged = judged + 1", task
         )
-        return int(self._rows("SELECT judged FROM thresholds WHERE task = ?", task)[0][0])
+
+    def judged_count(self, task: str) -> int:
+        """How many pictures of a task were judged so far."""
+        return sum(count for (count,) in self._rows("SELECT judged FROM thresholds WHERE task = ?", task))
 
     def keep_out(self, path: Path, task: str, most: int) -> None:
         """Keep a copy of a picture that is not to be learned, and only the newest ``most`` of a task."""

@@ -12,35 +12,28 @@ import filelock
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank_files import read_bank
-from dinosaur_ad.bank.image_features import Progress, control_images
-from dinosaur_ad.bank.recalibrating import FEWEST
+from dinosaur_ad.bank.image_features import control_images
 from dinosaur_ad.bank.verdict import ANOMALOUS, NORMAL, NOT_READY
 from dinosaur_ad.bank.verdict import UNKNOWN as UNKNOWN_VERDICT
 from dinosaur_ad.core import outliers
-from dinosaur_ad.core.calibration import alarm_level, conformal_p_values, usual_exceedance
+from dinosaur_ad.core.calibration import conformal_p_values
 from dinosaur_ad.core.drift import Watch, begin_watch, watch_part
 from dinosaur_ad.core.grouping import belongs, groups
-from dinosaur_ad.errors import InputError, TeachingRefusedError
+from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.finding import find_images
 from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, Suspect
 from dinosaur_ad.store import TaskRecord
-from dinosaur_ad.watch.regrouping import (
-    Merger,
-    finish_merge,
-    note_passed,
-    regrouped,
-)
+from dinosaur_ad.watch.adopting import Learner, adopt, learn_without_suspects
+from dinosaur_ad.watch.regrouping import Merger, finish_merge, note_passed, regrouped
+from dinosaur_ad.watch.threshold_keeping import Recalibrator, ThresholdKeeper
 from dinosaur_ad.watch.tray import ADOPTED as ADOPTED_STATUS
 from dinosaur_ad.watch.tray import DISMISSED, LEARNING, OPEN, KeptPicture, StoredProposal, Tray, picture_key
 from dinosaur_ad.watch.watch_event import (
-    ADOPTED,
     INSPECTED,
     LEFT_OUT,
     PROPOSED,
-    RECALIBRATED,
     REFUSED,
     UNKNOWN,
     UPDATED,
@@ -65,19 +58,10 @@ GROWN = 200
 """From so many images on, a product is updated only when its good parts are seen to change."""
 CLEARLY_NORMAL = 2.0
 """A p-value of so many times the false-alarm rate is clearly normal."""
-ATTEMPTS = 4
-"""How often a group is learned, each time without the suspects of the time before."""
 CHANGED = 10.0
 """The evidence to one at which good parts count as changed; an update too many does no harm."""
 FOLLOWING = 30
 """Pictures of a product for which it is followed, once its good parts were seen to change."""
-KEPT_OUT_FROM, KEPT_OUT_EVERY, KEPT_OUT = 100, 3, 100
-"""From so many images on, of every third judged picture a copy is kept instead of learning it, the newest hundred of
-each product. Before, an image more in the memory is worth more than a better known score."""
-JUDGED, LEAST_JUDGED = 200, 60
-"""Of so many newest scores since the threshold of a product was taken it is seen whether it holds, from so many on."""
-TOO_MANY = 2.0
-"""A threshold that usual pictures exceed so many times as often as was asked for is taken anew."""
 MOST_OPEN = 100
 """Proposals that may be open until no more are made."""
 
@@ -91,7 +75,7 @@ class GatherLimits(NamedTuple):
     proposals: int
 
 
-class Inspector(Merger, Protocol):
+class Inspector(Learner, Recalibrator, Merger, Protocol):
     """What a watch needs of a detector."""
 
     def __len__(self) -> int: ...
@@ -104,18 +88,6 @@ class Inspector(Merger, Protocol):
     def stream(self, images: Sequence[Path]) -> Iterator[Inspection | Rejected]:
         """Inspect images in order."""
 
-    def learn(
-        self,
-        name: str,
-        images: Sequence[Path],
-        *,
-        doubtful: Sequence[Path] | None = None,
-        replace: bool = False,
-        force: bool = False,
-        progress: Progress | None = None,
-    ) -> Learned:
-        """Teach a task from images that nobody has looked at, if ``doubtful`` others are given, or none of them."""
-
     def update(
         self,
         name: str,
@@ -125,9 +97,6 @@ class Inspector(Merger, Protocol):
         kept_out: Sequence[Path] = (),
     ) -> Learned:
         """Add such images to a task; those that are ``kept_out`` are never learned."""
-
-    def recalibrate(self, name: str, images: Sequence[Path], *, doubtful: bool = False) -> Learned:
-        """Take the threshold anew from images that nobody has looked at, if ``doubtful``, and were never learned."""
 
 
 class Watcher:
@@ -154,11 +123,11 @@ class Watcher:
         self._detector, self._describe, self._trial, self._auto = detector, describe, trial, auto
         self._limits = limits or GatherLimits(ENOUGH, MOST_LOOSE, MOST_OPEN)
         self._tray = Tray(place)
+        self._thresholds = ThresholdKeeper(detector, self._tray)
         self._lock = filelock.FileLock(self._tray.folder / "watch.lock", timeout=0)
         self._controls_KC = np.empty((0, 0), np.float32)
         self._searched = 0  # the newest picture of the tray when it was last searched for a product
         self._watches: dict[str, tuple[str, Watch, Floats]] = {}  # by task: version, state, calibration scores
-        self._levels: dict[str, tuple[str, float, float]] = {}  # by task: version, false-alarm rate, alarm level
         self._following: dict[str, int] = {}  # by task: pictures that are still followed
         self._tried: set[tuple[int, ...]] = set()  # groups that could not be learned as they are
 
@@ -347,8 +316,10 @@ class Watcher:
         clearly = result.verdict != ANOMALOUS and result.p_value >= CLEARLY_NORMAL * result.false_alarms
         followed = judged and (self._is_followed(result) or self._images_of(task) < GROWN)
         with tray.change():
-            if judged and self._is_kept_out(path, result):
-                pass
+            if judged:
+                self._thresholds.note(result)
+            if judged and self._thresholds.is_kept_out(task):
+                self._thresholds.keep_out(path, task)
             elif followed and (clearly or sum(each.suspect for each in tray.candidates(task)) < AT_ONCE):
                 tray.keep(path, self._describe(pixels[None])[0], task=task, doubtful=not clearly)
             if result.verdict == NORMAL:
@@ -361,58 +332,7 @@ class Watcher:
         for task in self._tray.waiting_tasks(AT_ONCE):
             if task in self._detector.store:
                 yield self._update(task, self._tray.candidates(task))
-        for task in self._tray.outdated_tasks():
-            yield from self._recalibrate(task)
-
-    def _is_kept_out(self, path: Path, result: Inspection) -> bool:
-        """Whether a picture is one of those that are never learned; also notes what the threshold of its product would
-        be taken anew for."""
-        task, tray = result.task, self._tray
-        if self._images_of(task) < KEPT_OUT_FROM:
-            return False
-        # A score that is no number says nothing of a threshold.
-        if math.isfinite(result.score) and result.score > 0:
-            tray.note_score(task, result.score, JUDGED)
-            scores = tray.judged_scores(task)
-            if len(scores) >= LEAST_JUDGED and not len(scores) % AT_ONCE:
-                rate = usual_exceedance(np.asarray(scores), self._alarm_level(result))
-                if rate > TOO_MANY * result.false_alarms:
-                    tray.mark_outdated(task)
-        if tray.count_judged(task) % KEPT_OUT_EVERY:
-            return False
-        tray.keep_out(path, task, KEPT_OUT)
-        return True
-
-    def _alarm_level(self, result: Inspection) -> float:
-        """The threshold that the calibration of a task gives, whatever a person has set."""
-        record = self._detector.store.record(result.task)
-        version, rate, level = self._levels.get(result.task, ("", 0.0, 0.0))
-        if (version, rate) != (record.id, result.false_alarms):
-            scores = np.asarray(read_bank(self._detector.store, record)[0]["scores"])
-            level = alarm_level(scores, result.false_alarms)
-            self._levels[result.task] = record.id, result.false_alarms, level
-        return level
-
-    def _recalibrate(self, task: str) -> Iterator[WatchEvent]:
-        """Take the threshold of a product anew from the pictures that are kept of it and were never learned."""
-        kept_out, event = self._tray.kept_out(task), None
-        if task in self._detector.store and len(kept_out) >= FEWEST:
-            try:
-                learned = self._detector.recalibrate(task, kept_out, doubtful=True)
-            except InputError as error:
-                event = WatchEvent(REFUSED, str(error), task=task)
-            else:
-                reason = (
-                    f"its usual pictures exceed the threshold more than {TOO_MANY:g} times as often as asked for, so "
-                    f"it was taken anew from {len(kept_out)} that were not learned; undo takes it back"
-                )
-                event = WatchEvent(RECALIBRATED, reason, task=task, promised_rate=learned.promised_rate)
-        with self._tray.change():
-            self._tray.threshold_taken(task)
-            if event:
-                self._tray.record(event.to_json())
-        if event:
-            yield event
+        yield from self._thresholds.renew()
 
     def _images_of(self, task: str) -> int:
         return len(self._detector.store.record(task).manifest["images"])
@@ -447,7 +367,8 @@ class Watcher:
         why = "its good parts look different from those learned" if grown else f"it knows fewer than {GROWN} yet"
         try:
             doubtful = [each.file for each in waiting if each.suspect]
-            kept_out = self._kept_out_of(task)
+            self._thresholds.forget_replaced(task)
+            kept_out = self._tray.kept_out(task)
             learned = self._detector.update(task, [each.file for each in clear], doubtful=doubtful, kept_out=kept_out)
         except InputError as error:
             event = WatchEvent(REFUSED, str(error), task=task, pictures=pictures)
@@ -462,15 +383,6 @@ class Watcher:
             self._tray.record(event.to_json())
         self._tray.tidy()
         return event
-
-    def _kept_out_of(self, task: str) -> list[Path]:
-        """The pictures of a product that are never learned; those from before a person took its threshold from others
-        count no more."""
-        calibration = self._detector.store.record(task).manifest.get("calibration", {})
-        if calibration.get("kind") == "held-out":
-            with self._tray.change():
-                self._tray.forget_thresholds(task)
-        return self._tray.kept_out(task)
 
     # --- new products ---
 
@@ -559,79 +471,3 @@ def _promise(learned: Learned) -> dict[str, Any]:
         "images_needed": learned.images_needed,
         "not_ready": learned.not_ready,
     }
-
-
-class TriedProduct(NamedTuple):
-    """What learning without the suspects gave (None: too few were left), and the suspects by number."""
-
-    learned: Learned | None
-    suspects: dict[int, tuple[str, float]]
-
-
-def learn_without_suspects(
-    detector: Inspector,
-    name: str,
-    pictures: Sequence[KeptPicture],
-    suspects: dict[int, tuple[str, float]],
-    progress: Progress | None = None,
-) -> TriedProduct:
-    """Learn pictures but those that the guard refuses or finds suspicious; at least half of them must be left."""
-    suspects = dict(suspects)
-    for attempt in range(ATTEMPTS):
-        kept = {str(each.file.absolute()): each.id for each in pictures if each.id not in suspects}
-        if 2 * len(kept) < len(pictures) or len(kept) < outliers.FEWEST_IMAGES:
-            break
-        doubtful = [each.file for each in pictures if each.id in suspects and each.file.is_file()]
-        try:
-            last = detector.learn(name, [Path(file) for file in kept], doubtful=doubtful, progress=progress)
-        except TeachingRefusedError as error:
-            suspects |= {kept[path]: ("does not belong there", 0.0) for path in error.paths if path in kept}
-            if not error.paths:
-                break
-            continue
-        except InputError:
-            break
-        odd = {kept[each.path]: (each.reason, each.score) for each in last.suspects if each.path in kept}
-        if not odd or attempt == ATTEMPTS - 1:
-            return TriedProduct(last, suspects)
-        suspects |= odd
-        detector.forget(name)
-    return TriedProduct(None, suspects)
-
-
-def adopt(detector: Inspector, tray: Tray, proposal: StoredProposal, progress: Progress | None = None) -> WatchEvent:
-    """Learn a proposal under the name that was chosen for it."""
-    found = tray.pictures_of(proposal.id)
-    pictures = [each for each in found if not each.suspect]
-    name, origins = proposal.task, tuple(each.origin for each in pictures)
-    learned: Learned | None = None
-    if name not in detector.store:
-        suspects = {each.id: ("a suspect of the proposal", 0.0) for each in found if each.suspect}
-        tried = learn_without_suspects(detector, name, found, suspects, progress)
-        if tried.learned is None:
-            reason = (
-                f"proposal {proposal.id} could not be learned as '{printable(name)}': too many of its pictures do not "
-                "belong together or belong to a known product"
-            )
-            event = WatchEvent(REFUSED, reason, task=name, proposal=proposal.id, pictures=origins)
-            with tray.change():
-                tray.decide(proposal.id, DISMISSED)
-                tray.record(event.to_json())
-            return event
-        learned = tried.learned
-    reason = f"proposal {proposal.id} was learned as '{name}' from {len(pictures)} pictures; undo takes it back"
-    event = WatchEvent(
-        ADOPTED,
-        reason,
-        task=name,
-        proposal=proposal.id,
-        pictures=origins,
-        promised_rate=learned.promised_rate if learned else None,
-        learned=learned,
-    )
-    with tray.change():
-        tray.decide(proposal.id, ADOPTED_STATUS, name)
-        tray.forget_thresholds(name)
-        tray.mark_changed(name)
-        tray.record(event.to_json())
-    return event

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad._telemetry import silence
-from dinosaur_ad.encoders.base import Encoder, Floats, Layer
+from dinosaur_ad.encoders.backends.setup import Setup
+from dinosaur_ad.encoders.base import Encoder, Floats
 from dinosaur_ad.encoders.graph.pair_graph import encoder_graph
 from dinosaur_ad.encoders.graph.vit_graph import GRAPH_VERSION
 from dinosaur_ad.encoders.providers import get_provider, has_int8_dot_product, thread_count
@@ -35,23 +35,16 @@ class OnnxEncoder(Encoder):
 
     backend = "onnx"
 
-    def __init__(
-        self,
-        weights: Weights,
-        layers: Sequence[Layer],
-        size: int,
-        threads: int | None = None,
-        provider: str = "onnx-cpu",
-        precision: str = "float32",
-    ) -> None:
-        super().__init__(weights, layers, size)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup.weights, setup.layers, setup.size)
         import onnxruntime as ort
 
-        self.provider, self.precision, self.threads = provider, precision, thread_count(threads)
+        provider, precision = setup.provider, setup.precision
+        self.provider, self.precision, self.threads = provider, precision, thread_count(setup.threads)
         options = session_options(self.threads)
         wanted = get_provider(provider).execution
         settings = _provider_options(provider, precision, self.threads)
-        graph = serialised_graph(self, weights, _form(provider, precision))
+        graph = serialised_graph(self, setup.weights, _form(provider, precision))
         self._session = ort.InferenceSession(graph, options, providers=[(wanted, settings)])
         # A provider whose libraries are missing is left out without an error: the session then runs on the CPU.
         if wanted not in self._session.get_providers():

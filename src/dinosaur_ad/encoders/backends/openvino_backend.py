@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.backends.onnx_backend import serialised_graph
-from dinosaur_ad.encoders.base import Encoder, Floats, Layer
+from dinosaur_ad.encoders.backends.setup import Setup
+from dinosaur_ad.encoders.base import Encoder, Floats
 from dinosaur_ad.encoders.providers import thread_count, why_not
-from dinosaur_ad.encoders.weights.local import Weights
 
 INT8_GROUP = 128
 """Channels that share a scale when activations are quantised; measured: 64 take longer, 384 move the tokens more."""
@@ -87,16 +87,10 @@ class OpenVinoEncoder(Encoder):
 
     backend, provider = "openvino", "openvino"
 
-    def __init__(
-        self,
-        weights: Weights,
-        layers: Sequence[Layer],
-        size: int,
-        threads: int | None = None,
-        precision: str = "float32",
-    ) -> None:
-        super().__init__(weights, layers, size)
-        self.precision, self.threads = precision, thread_count(threads)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup.weights, setup.layers, setup.size)
+        precision = setup.precision
+        self.precision, self.threads = precision, thread_count(setup.threads)
         # In int8, the rest of the graph runs in bfloat16: it rounds less than int8 does and halves the attention.
         narrow = precision == "bfloat16" or (precision == "int8" and why_not("openvino", "bfloat16") is None)
         settings = {"INFERENCE_PRECISION_HINT": "bf16" if narrow else "f32"}
@@ -107,7 +101,7 @@ class OpenVinoEncoder(Encoder):
             # Read again for the second compilation: keeping it would take as much memory as the compiled model.
             import openvino
 
-            graph = serialised_graph(self, weights, "int8-weights" if precision == "int8" else "float32")
+            graph = serialised_graph(self, setup.weights, "int8-weights" if precision == "int8" else "float32")
             return openvino.Core().read_model(graph)
 
         self._runner = OpenVinoRunner(read_model, settings, self.threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -11,10 +10,10 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
+from dinosaur_ad.encoders.backends.setup import Setup
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD, Encoder, Floats, Layer, Reduce, blocks_needed
 from dinosaur_ad.encoders.specs import EncoderSpec
 from dinosaur_ad.encoders.weights.convert import canonical_name
-from dinosaur_ad.encoders.weights.local import Weights
 from dinosaur_ad.errors import EncoderError
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -25,28 +24,21 @@ class TorchEncoder(Encoder):
 
     backend = "torch"
 
-    def __init__(
-        self,
-        weights: Weights,
-        layers: Sequence[Layer],
-        size: int,
-        threads: int | None = None,
-        device: str = "cpu",
-        precision: str = "float32",
-    ) -> None:
-        super().__init__(weights, layers, size)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup.weights, setup.layers, setup.size)
+        device, precision = setup.device, setup.precision
         check_device(device)
         if precision not in PRECISIONS or (precision != "float32" and not device.startswith("cuda")):
             raise EncoderError(
                 f"Precision must be float32, or on a GPU float16 or bfloat16, got '{precision}' on '{device}'."
             )
-        if threads is not None:
-            torch.set_num_threads(threads)  # torch knows only one number for the whole process
+        if setup.threads is not None:
+            torch.set_num_threads(setup.threads)  # torch knows only one number for the whole process
         self.provider = device
         self.precision = precision
         self._device = torch.device(device)
         depth = blocks_needed(self.layers, self.spec.depth)
-        self._model = _build_model(self.spec, weights.tensors(), depth).to(self._device)
+        self._model = _build_model(self.spec, setup.weights.tensors(), depth).to(self._device)
         self._mean = torch.tensor(IMAGE_MEAN, device=self._device)
         self._std = torch.tensor(IMAGE_STD, device=self._device)
         self._taps: dict[Layer, torch.Tensor] = {}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dinosaur_ad.encoders.backends.setup import Setup
 from dinosaur_ad.encoders.backends.torch_backend import TorchEncoder
-from dinosaur_ad.encoders.base import Encoder, Floats, Layer, Reduce
+from dinosaur_ad.encoders.base import Encoder, Floats, Reduce
 from dinosaur_ad.encoders.pair import PairSpec, kept_channels, onto_grid, reduction
 from dinosaur_ad.encoders.resnet import ResNetFeatures
 from dinosaur_ad.encoders.specs import EncoderSpec
-from dinosaur_ad.encoders.weights.local import Weights
 
 
 class TorchPair(Encoder):
@@ -22,24 +23,16 @@ class TorchPair(Encoder):
 
     backend = "torch"
 
-    def __init__(
-        self,
-        weights: Weights,
-        layers: Sequence[Layer],
-        size: int,
-        threads: int | None = None,
-        device: str = "cpu",
-        precision: str = "float32",
-    ) -> None:
-        super().__init__(weights, layers, size)
-        first, second = weights.parts
-        self._first = TorchEncoder(first, layers, size, threads, device, precision)
-        self.provider, self.precision = device, precision
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup.weights, setup.layers, setup.size)
+        first, second = setup.weights.parts
+        self._first = TorchEncoder(replace(setup, weights=first))
+        self.provider, self.precision = setup.device, setup.precision
         self._second: TorchEncoder | ResNetFeatures
         if isinstance(second.spec, EncoderSpec):
-            self._second = TorchEncoder(second, layers, size, threads, device, precision)
+            self._second = TorchEncoder(replace(setup, weights=second))
         else:
-            self._second = ResNetFeatures(second, device)
+            self._second = ResNetFeatures(second, setup.device)
 
     def _run(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
         cls, patches = self._tokens(pixels)
