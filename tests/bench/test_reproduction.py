@@ -102,6 +102,13 @@ def test_a_row_is_called_original_only_if_its_reproduction_stands(monkeypatch: p
     assert row_label(alone("ucad:original-no-prompt")) == "ucad:original-no-prompt-not-reproduced"
 
 
+def test_where_steps_end_a_training_they_and_not_its_epochs_are_in_the_name() -> None:
+    """The epochs of EfficientAD's authors are only the most that its steps may take."""
+    finished, _ = find_results([str(ROOT / "results")])
+    labels = {row_label(each) for each in finished if each.method == "efficientad:original"}
+    assert labels == {"efficientad:original-30ep", "efficientad:original-20000steps"}
+
+
 def test_a_method_of_ones_own_cannot_call_itself_original() -> None:
     assert row_label(replace(cell(), method="mine:original")) == "mine:original-not-reproduced"
     assert row_label(replace(cell(), method="mine:originality")) == "mine:originality"

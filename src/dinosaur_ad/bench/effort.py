@@ -125,8 +125,9 @@ def row_label(cell: CellResult) -> str:
     if config is None or training is None or training.is_whole:
         missing = what_is_not_original(cell.method, cell.settings.get("backbone"))
         return f"{cell.method}-{missing}" if missing else cell.method
-    epochs = _count(cell.settings.get("epochs"))
-    what = f"{epochs}ep" if epochs else f"{training.steps[1]}steps"
+    epochs, steps = _count(cell.settings.get("epochs")), _count(cell.settings.get("steps"))
+    limited = steps and steps != config.identity().get("steps")  # where both are given, the steps end the training
+    what = f"{epochs}ep" if epochs and not limited else f"{training.steps[1]}steps"
     return f"{cell.method}-{what}" if ":" in cell.method else f"{cell.method} ({what})"
 
 
