@@ -2,8 +2,8 @@
 
 Both change where a map is high and no score. Patches inside a defect that look like a normal part leave holes and gaps
 in its map, and a fine grid has more of them than a coarse one; a grey closing fills those that are narrower than its
-disc. And an image whose patches all lie a little farther from the normals than usual, its places of rest too, is
-lowered by a share of that, so that maps of several images can be compared.
+disc. And an image whose places of rest lie farther from the normals than usual is lowered by a part of that factor, so
+that maps of several images can be compared.
 """
 
 from __future__ import annotations
