@@ -39,7 +39,7 @@ def test_the_names_say_which_is_faster() -> None:
 
 def test_a_preset_of_the_last_release_means_what_it_meant() -> None:
     """It knew one way to score, no exposure, no copies and no budget: those of today's fast."""
-    gained = {"exposure", "copies", "budget", "readings", "map_softness", "folds"}
+    gained = {"exposure", "copies", "budget", "readings", "map_softness", "map_closing", "map_relative", "folds"}
     before = {key: value for key, value in FAST.to_json().items() if key not in gained}
     assert Preset.from_json(before | {"name": "default"}) == dataclasses.replace(FAST, name="default")
 
@@ -124,6 +124,8 @@ def test_every_setting_has_limits(field: str) -> None:
         {"budget": 0},
         {"folds": -1},
         {"map_softness": 0.5},
+        {"map_closing": 1.5},
+        {"map_relative": -0.1},
     ],
 )
 def test_absurd_values_are_refused(setting: dict[str, Any]) -> None:

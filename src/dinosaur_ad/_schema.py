@@ -198,6 +198,8 @@ PRESET = record(
         "budget": maybe(whole(1, 10**12)),
         "readings": items(one_of("point", "located", "coarse"), most=3, least=1),
         "map_softness": number(1, 1000),
+        "map_closing": number(0, 1),
+        "map_relative": number(0, 1),
         "radius": whole(0, 32),
         "top": number(0, 1),
         "describe_patches": flag,

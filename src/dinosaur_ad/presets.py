@@ -39,11 +39,14 @@ class Preset:
     copies: int
     budget: int | None
     # How an image is scored: neighbours within `radius`; with one reading, the mean of the `top` share of patches (0:
-    # the maximum), with several, what core/readings.py says. Their map is fused with a softness: 1, as the score.
+    # the maximum), with several, what core/readings.py says. Their map is fused with a softness: 1, as the score; and
+    # is so far closed, and so far seen beside its own image, as core/map_shape.py says: 0, not at all.
     radius: int
     top: float
     readings: tuple[str, ...]
     map_softness: float
+    map_closing: float
+    map_relative: float
     # Which banks are used: those of the `limit` nearest prototypes, none farther than `margin` times the nearest.
     describe_patches: bool
     limit: int
@@ -90,6 +93,8 @@ GAINED: dict[str, Any] = {
     "budget": None,
     "readings": ["point"],
     "map_softness": 1.0,
+    "map_closing": 0.0,
+    "map_relative": 0.0,
     "folds": 0,
 }
 """By name of a setting that presets have gained: its value for a preset that was stored before, so that a store made
@@ -117,6 +122,8 @@ PAPER = Preset(
     top=0.0,
     readings=("point",),
     map_softness=1.0,
+    map_closing=0.0,
+    map_relative=0.0,
     describe_patches=False,
     limit=1,
     margin=float("inf"),
@@ -142,6 +149,8 @@ FAST = Preset(
     top=0.01,
     readings=("point",),
     map_softness=1.0,
+    map_closing=0.0,
+    map_relative=0.0,
     describe_patches=True,
     limit=5,
     margin=1.5,
@@ -162,6 +171,8 @@ DEFAULT = replace(
     budget=8_000_000,
     readings=("located", "coarse"),
     map_softness=8.0,
+    map_closing=0.5,
+    map_relative=0.2,
     folds=40,
 )
 

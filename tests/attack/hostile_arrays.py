@@ -68,6 +68,7 @@ BANK: dict[str, Callable[[Arrays], Any]] = {
     "deviations of zero": _fill("reading_spread", 0),
     "too few readings": _as("reading_spread", lambda array: array[:1]),
     "map level negative": _fill("map_level", -1),
+    "rest of maps NaN": lambda arrays: arrays.update(map_rest=np.full(1, np.nan, np.float32)),
     "control levels NaN": _fill("foreign_levels", np.nan),
     "no array at all": lambda arrays: arrays.clear(),
 }

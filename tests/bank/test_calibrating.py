@@ -98,6 +98,16 @@ def test_maps_are_kept_only_where_they_are_needed() -> None:
     }
 
 
+def test_an_image_as_far_from_the_normals_as_usual_keeps_its_map() -> None:
+    scale = calibrated(TINY, 100).scale
+    assert scale is not None
+    closed_alone = replace(TINY, map_relative=0.0)
+    assert "map_rest" not in calibrated(closed_alone).arrays()
+    one, other = (read_images(some_distances(100, seed=4), each, scale).map_NHW for each in (TINY, closed_alone))
+    assert float(np.median(one / other)) == pytest.approx(1, abs=0.02)
+    assert not np.array_equal(one, other)
+
+
 def test_held_out_images_do_not_say_what_is_usual() -> None:
     alone, apart = calibrated(TINY), Calibration(TINY)
     apart.take(some_distances(12), range(12), counts=False)

@@ -164,6 +164,8 @@ INSPECTING: dict[str, tuple[str, Damage]] = {
     "usual distances of another grid": ("does not fit it", changed("bank", "usual", lambda values: values[:2])),
     "no usual distances": ("it has no usual", changed("bank", "usual", left_out)),
     "a level that is negative": ("not distances", changed("bank", "map_level", lambda values: values - 1000)),
+    "a rest that is negative": ("not distances", changed("bank", "map_rest", lambda values: values - 1000)),
+    "a rest of two maps": ("does not fit it", changed("bank", "map_rest", lambda values: np.repeat(values, 2))),
 }
 UPDATING: dict[str, tuple[str, Damage]] = {
     "no distances": ("no distances of its calibration images", lambda files: files.pop("calibration") and None),

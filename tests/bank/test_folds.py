@@ -24,7 +24,8 @@ from dinosaur_ad.core.memory import unseen_parts
 from dinosaur_ad.presets import DEFAULT, GAINED, Preset
 from dinosaur_ad.store import Store, copy_tasks
 
-EARLIER = replace(TINY, folds=GAINED["folds"], map_softness=GAINED["map_softness"])
+SETTINGS = ("folds", "map_softness", "map_closing", "map_relative")
+EARLIER = replace(TINY, **{name: GAINED[name] for name in SETTINGS})
 ALONE = replace(TINY, exposure=False)
 
 
@@ -145,11 +146,11 @@ def answers(detector: Dinosaur) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def stored_before(tmp_path: Path) -> tuple[Path, list[tuple[Any, ...]]]:
-    """A store without the two settings, and what was said by what made it."""
+    """A store without the settings, and what was said by what made it."""
     detector = tiny(preset=EARLIER)
     detector.learn("x", product(0, 60))
     header = dict(detector.store.header)
-    header["preset"] = {key: value for key, value in header["preset"].items() if key not in ("folds", "map_softness")}
+    header["preset"] = {key: value for key, value in header["preset"].items() if key not in SETTINGS}
     copy_tasks(detector.store, Store.create(tmp_path / "store", header))
     return tmp_path / "store", answers(detector)
 
@@ -177,9 +178,25 @@ def test_a_store_made_before_is_taught_further_as_it_was(
 
 
 def test_the_softness_of_maps_changes_where_and_not_whether() -> None:
-    hard, soft = tiny(preset=replace(TINY, map_softness=1.0)), tiny()
+    soft_alone = replace(TINY, map_closing=0.0, map_relative=0.0)
+    hard, soft = tiny(preset=replace(soft_alone, map_softness=1.0)), tiny(preset=soft_alone)
     for detector in (hard, soft):
         detector.learn("x", product(0, 60))
     for one, other in zip(hard.inspect(shown(), task="x"), soft.inspect(shown(), task="x"), strict=True):
         assert (one.score, one.threshold, one.verdict) == (other.score, other.threshold, other.verdict)
         assert np.all(other.map <= one.map * (1 + 1e-3))
+
+
+@pytest.mark.parametrize("smallest_area", [0, 100])
+def test_the_shape_of_maps_changes_where_and_not_whether(smallest_area: int) -> None:
+    """Nor the maps of a task with a smallest area, on which its verdicts depend."""
+    as_fused, as_shipped = tiny(preset=replace(TINY, map_closing=0.0, map_relative=0.0)), tiny()
+    for detector in (as_fused, as_shipped):
+        detector.learn("x", product(0, 60))
+        if smallest_area:
+            detector.set("x", smallest_area=smallest_area)
+    pairs = list(zip(as_fused.inspect(shown(), task="x"), as_shipped.inspect(shown(), task="x"), strict=True))
+    for one, other in pairs:
+        assert (one.score, one.threshold, one.verdict) == (other.score, other.threshold, other.verdict)
+        assert (one.worst.row, one.worst.column) == (other.worst.row, other.worst.column)
+    assert all(np.array_equal(one.map, other.map) for one, other in pairs) == bool(smallest_area)

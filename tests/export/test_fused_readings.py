@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,10 +21,10 @@ from test_fused import run, tokens_alone
 import dinosaur_ad.export.exporting as export_module
 from detector_helpers import product, shared_folder
 from dinosaur_ad import Dinosaur, EncoderOptions, Inspection
-from dinosaur_ad.bank.bank import Memory, PackedVectors, levels
+from dinosaur_ad.bank.bank import Memory, PackedVectors, levels, read_images
 from dinosaur_ad.core.exposure import Exposure, match_exposure, measure_exposure
 from dinosaur_ad.core.projection import principal_axes
-from dinosaur_ad.core.readings import READINGS, Distances, fuse, reading_scale, windows
+from dinosaur_ad.core.readings import READINGS, Distances, reading_scale, windows
 from dinosaur_ad.datasets import mvtec_scenario
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.backends.exported import ExportedEncoder, Scored, open_exported, write_manifest
@@ -112,9 +113,16 @@ def test_pixels_are_matched_as_the_core_matches_them(
     st.sampled_from([("point", "located"), ("located", "coarse"), READINGS]),
     st.booleans(),
     st.sampled_from([1.0, 2.5, DEFAULT.map_softness, 1000.0]),
+    st.sampled_from([(0.0, 0.0), (DEFAULT.map_closing, DEFAULT.map_relative), (1.0, 0.0), (0.0, 1.0)]),
 )
 def test_any_grid_and_readings_are_fused_as_the_core_fuses_them(
-    side: int, radius: int, precision: str, names: tuple[str, ...], narrow: bool, softness: float
+    side: int,
+    radius: int,
+    precision: str,
+    names: tuple[str, ...],
+    narrow: bool,
+    softness: float,
+    shape: tuple[float, float],
 ) -> None:
     rng = np.random.default_rng(side + 10 * radius)
     tokens_NHWC = rng.normal(size=(3, side, side, 6)).astype(np.float32)
@@ -127,10 +135,11 @@ def test_any_grid_and_readings_are_fused_as_the_core_fuses_them(
     memory = Memory(patches, coarse=PackedVectors.projected(coarse_hwMC, precision, basis_CK))
     distances = memory.distances(tokens_NHWC, radius)
     scale = reading_scale(Distances(distances.point_NHW * 0.8, distances.coarse_Nhw * 0.7), names)
-    expected = fuse(distances, scale, names, softness=softness)
-    preset = replace(
-        DEFAULT, layers=(0,), normalise=False, average=False, radius=radius, readings=names, map_softness=softness
-    )
+    scale = scale._replace(map_rest=0.9)
+    changes: dict[str, Any] = {"radius": radius, "readings": names, "map_softness": softness}
+    changes |= dict(zip(("map_closing", "map_relative"), shape, strict=True))
+    preset = replace(DEFAULT, layers=(0,), normalise=False, average=False, **changes)
+    expected = read_images(distances, preset, scale)
     threshold, limit = float(np.median(expected.score_N)) * 1.001, float(np.median(levels(distances))) * 1.001
     graph = add_bank(tokens_alone(side, 6), GraphBank(memory, threshold, limit, scale), preset)
     score, fused_map, anomalous, unknown = run(graph, tokens_NHWC)

@@ -155,6 +155,8 @@ def test_settings_differ_from_the_preset_only_where_they_say_so() -> None:
     assert DinosaurConfig().to_preset().reserve == 0
     earlier = DinosaurConfig(folds=0, map_softness=1).to_preset()
     assert (earlier.folds, earlier.map_softness) == (0, 1)
+    fused = DinosaurConfig(map_closing=0, map_relative=0).to_preset()
+    assert fused == replace(DinosaurConfig().to_preset(), map_closing=0, map_relative=0)
 
 
 def test_one_image_is_not_enough() -> None:
@@ -172,7 +174,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
     ("setting", "value"),
     [
         *(("ratio", 0), ("ratio", 1.5), ("radius", -1), ("minimum", 0), ("top", 2), ("limit", 0)),
-        *(("folds", -1), ("map_softness", 0.5)),
+        *(("folds", -1), ("map_softness", 0.5), ("map_closing", 1.1), ("map_relative", -0.1)),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(setting: str, value: float) -> None:

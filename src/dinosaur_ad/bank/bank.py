@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.core.arrays import Array, namespace, to_numpy
 from dinosaur_ad.core.calibration import alarm_level, p_values, quantile_threshold
 from dinosaur_ad.core.exposure import Exposure, ExposureRange, UnusualLight, unusual_light
+from dinosaur_ad.core.map_shape import shaped
 from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import project
 from dinosaur_ad.core.quantise import Quantised, dequantise, quantise, scaled_norms, widen
@@ -204,7 +205,11 @@ def read_images(
     if len(preset.readings) > 1:
         if scale is None:
             raise ValueError("several readings need what is usual for each")
-        return fuse(distances, scale, preset.readings, zone, tiles, softness=preset.map_softness)
+        fused = fuse(distances, scale, preset.readings, zone, tiles, softness=preset.map_softness)
+        closing, relative = preset.map_closing, preset.map_relative
+        return fused._replace(
+            map_NHW=shaped(fused.map_NHW, scale.map_rest, closing=closing, relative=relative, zone=zone)
+        )
     if zone is None:
         score_N = np.asarray(to_numpy(pool(distances.point_NHW, preset.top / tiles)), np.float32)
         return Fused(score_N, np.asarray(to_numpy(distances.point_NHW)), score_N[:, None])
@@ -308,7 +313,12 @@ class Bank:
         return self.memory.distances(patches_NHWC, radius, threads)
 
     def read(self, distances: Distances, preset: Preset) -> Fused:
-        """Scores, maps and readings of images with those distances."""
+        """Scores, maps and readings of images with those distances.
+
+        Where the task has a smallest area its verdicts depend on the map, which is left as it was fused.
+        """
+        if self.settings.smallest_area:
+            preset = replace(preset, map_closing=0.0, map_relative=0.0)
         return read_images(distances, preset, self.scale, self.zone, self.tiling.count if self.tiling else 1)
 
     def levels_of(self, distances: Distances) -> Floats:

@@ -109,12 +109,16 @@ def coarse_grid(packed: PackedVectors) -> tuple[int, int]:
 def read_scale(arrays: Arrays, packed: PackedVectors, readings: int) -> ReadingScale:
     """What is usual for each reading; a ValueError says what is wrong with it."""
     usual_HW, mean_R, spread_R = (_named(arrays, name) for name in ("usual", "reading_mean", "reading_spread"))
+    rest = _measured(arrays, "map_rest") if "map_rest" in arrays else np.zeros(1, np.float32)
     shapes = (usual_HW.shape, mean_R.shape, spread_R.shape, _measured(arrays, "map_level").shape)
     if shapes != (packed.values_HWMK.shape[:2], (readings,), (readings,), (1,)):
         raise ValueError("what is usual for its readings does not fit it")
+    if rest.shape != (1,):
+        raise ValueError("what is usual for its maps does not fit it")
     if not (np.isfinite(mean_R).all() and all((np.isfinite(each) & (each > 0)).all() for each in (usual_HW, spread_R))):
         raise ValueError("what is usual for its readings is no number")
-    return ReadingScale(*(each.astype(np.float32) for each in (usual_HW, mean_R, spread_R)))
+    usual_HW, mean_R, spread_R = (each.astype(np.float32) for each in (usual_HW, mean_R, spread_R))
+    return ReadingScale(usual_HW, mean_R, spread_R, float(rest[0]))
 
 
 def read_calibration_maps(store: TaskStore, record: TaskRecord, preset: Preset) -> Arrays:

@@ -12,7 +12,8 @@ from dinosaur_ad.bank.bank import levels, read_images
 from dinosaur_ad.bank.bank_files import KEPT_OUT
 from dinosaur_ad.core.arrays import to_numpy
 from dinosaur_ad.core.calibration import without_defects
-from dinosaur_ad.core.readings import Distances, ReadingScale, reading_scale
+from dinosaur_ad.core.map_shape import rest
+from dinosaur_ad.core.readings import Distances, Fused, ReadingScale, reading_scale
 from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.presets import Preset
 
@@ -157,10 +158,17 @@ class Calibration:
         """What is usual for each reading, the scores, and the usual value of a map."""
         if self._derived is None:
             # Held-out images set the threshold and nothing else, so that an image scores the same without them.
-            learned, readings = self._distances(self._learned), self._preset.readings
+            learned, readings, counting = self._distances(self._learned), self._preset.readings, self._counting
             scale = reading_scale(learned, readings, self._zone, self._tiles, anywhere=self.anywhere)
-            fused = read_images(self._distances(self._counting), self._preset, scale, self._zone, self._tiles)
+
+            def read(rows: list[int]) -> Fused:
+                return read_images(self._distances(rows), self._preset, scale, self._zone, self._tiles)
+
+            fused = read(counting)
             inspected = fused.map_NHW if self._zone is None else fused.map_NHW[:, self._zone.patches_HW]
+            usual = [n for n in counting if self.scored[n] >= 0] or self._learned
+            maps = fused.map_NHW if usual == counting else read(usual).map_NHW
+            scale = scale._replace(map_rest=float(np.median(rest(maps, self._zone))))
             self._derived = scale, fused.score_N, float(np.median(inspected))
         return self._derived
 
@@ -183,6 +191,8 @@ class Calibration:
         if scale := self.scale:
             arrays |= {"usual": scale.usual_HW, "reading_mean": scale.mean_R, "reading_spread": scale.spread_R}
             arrays["map_level"] = np.asarray([self._derive()[2]], np.float32)
+            if self._preset.map_relative:
+                arrays["map_rest"] = np.asarray([scale.map_rest], np.float32)
         return arrays
 
     def maps(self) -> Arrays:

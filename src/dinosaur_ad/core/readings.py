@@ -55,12 +55,14 @@ class Distances(NamedTuple):
 
 
 class ReadingScale(NamedTuple):
-    """What is usual for the normal images of a task: the distance at each place ``(H, W)``, and of the logarithm of
-    each reading the mean and the deviation ``(R,)``."""
+    """What is usual for the normal images of a task: the distance at each place ``(H, W)``, of the logarithm of each
+    reading the mean and the deviation ``(R,)``, and the value of a map at its places of rest, 0 where that is not
+    known."""
 
     usual_HW: Floats
     mean_R: Floats
     spread_R: Floats
+    map_rest: float = 0.0
 
 
 class Fused(NamedTuple):

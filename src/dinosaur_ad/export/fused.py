@@ -20,6 +20,7 @@ from onnx import TensorProto, helper
 
 from dinosaur_ad.bank.bank import Memory, PackedVectors
 from dinosaur_ad.core.exposure import Exposure
+from dinosaur_ad.core.map_shape import RECTANGLES, place_of_rest
 from dinosaur_ad.core.quantise import scaled_norms
 from dinosaur_ad.core.readings import COARSE_RADIUS, LEAST, SPREAD, TOP, ReadingScale, spread_out, windows
 from dinosaur_ad.encoders.graph.forms import copied
@@ -180,7 +181,7 @@ def _add_readings(
         scores.append(_pool(maker, distances, places, TOP[name]))
         maps.append(_spread_out(maker, distances, height, width) if name == "coarse" else distances)
     _fuse(maker, scores, scale, output="score")
-    maker.reshape(_fuse(maker, maps, scale, preset.map_softness), -1, height, width, output="map")
+    _shape(maker, _fuse(maker, maps, scale, preset.map_softness), scale, preset)
 
 
 def _windows(maker: GraphBuilder, features: str, height: int, width: int) -> str:
@@ -232,6 +233,35 @@ def _fuse(
     fused = maker.op("Add", highest, maker.op("Log", mean_exp))
     unit = maker.constant(np.array(SPREAD * softness, np.float32))
     return maker.op("Exp", maker.op("Mul", fused, unit), output=output)
+
+
+def _shape(maker: GraphBuilder, fused: str, scale: ReadingScale, preset: Preset) -> None:
+    """The output ``map`` of fused values (N, H*W), as :func:`~dinosaur_ad.core.map_shape.shaped` makes it."""
+    height, width = scale.usual_HW.shape
+    if preset.map_closing:
+        gaps = maker.op("Neg", _highest(maker, maker.reshape(fused, -1, 1, height, width)))
+        closed = maker.reshape(maker.op("Neg", _highest(maker, gaps)), -1, height * width)
+        fused = maker.op("Mul", _power(maker, fused, 1 - preset.map_closing), _power(maker, closed, preset.map_closing))
+    if preset.map_relative and scale.map_rest > 0:
+        count = height * width - place_of_rest(height * width)
+        largest = maker.op("TopK", fused, maker.constant(np.array([count])), unused="where", axis=1)
+        own = maker.slice(largest, count - 1, count, axis=1)
+        share = maker.op("Div", own, maker.constant(np.array(scale.map_rest, np.float32)))
+        fused = maker.op("Mul", fused, _power(maker, share, -preset.map_relative))
+    maker.reshape(fused, -1, height, width, output="map")
+
+
+def _highest(maker: GraphBuilder, maps: str) -> str:
+    """At each place of maps (N, 1, H, W) the highest value in the disc around it."""
+    found = [
+        maker.op("MaxPool", maps, kernel_shape=[2 * down + 1, 2 * right + 1], pads=[down, right, down, right])
+        for down, right in RECTANGLES
+    ]
+    return maker.op("Max", *found)
+
+
+def _power(maker: GraphBuilder, values: str, exponent: float) -> str:
+    return maker.op("Pow", values, maker.constant(np.array(exponent, np.float32)))
 
 
 # --- places ---

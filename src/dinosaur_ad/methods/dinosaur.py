@@ -74,6 +74,8 @@ class DinosaurConfig(Config):
     exposure: bool | None = None
     readings: tuple[str, ...] | None = None
     map_softness: float | None = None
+    map_closing: float | None = None
+    map_relative: float | None = None
     folds: int | None = None
     provider: str = field(default="", metadata={"place": True})
     precision: str = field(default="", metadata={"place": True})
@@ -83,6 +85,9 @@ class DinosaurConfig(Config):
             raise InputError(f"DINOSaur's ratio must be above 0 and at most 1, got {self.ratio}.")
         if self.top is not None and not 0 <= self.top <= 1:
             raise InputError(f"DINOSaur's top must lie between 0 and 1, got {self.top}.")
+        for name in ("map_closing", "map_relative"):
+            if not 0 <= (getattr(self, name) or 0) <= 1:
+                raise InputError(f"DINOSaur's {name} must lie between 0 and 1, got {getattr(self, name)}.")
         least_of = {"size": 1, "minimum": 1, "radius": 0, "limit": 1, "margin": 1, "map_softness": 1, "folds": 0}
         for name, least in least_of.items():
             value = getattr(self, name)
