@@ -84,8 +84,8 @@ def polygon_mask(points: Points, size: tuple[int, int], rows: int, columns: int)
     corner_P2 = np.asarray(points, np.float64) * (wide / width, tall / height)
     start_P2, end_P2 = corner_P2, np.roll(corner_P2, -1, axis=0)
     level = np.arange(tall) + 0.5
-    upwards_P1 = (start_P2[:, 1] > end_P2[:, 1])[:, None]  # one way, so that a line there and back encloses nothing
-    start_P2, end_P2 = np.where(upwards_P1, end_P2, start_P2), np.where(upwards_P1, start_P2, end_P2)
+    reverse_P1 = (start_P2[:, 1] > end_P2[:, 1])[:, None]  # one way, so that a line there and back encloses nothing
+    start_P2, end_P2 = np.where(reverse_P1, end_P2, start_P2), np.where(reverse_P1, start_P2, end_P2)
     (x0, y0), (x1, y1) = (each.T[:, :, None] for each in (start_P2, end_P2))
     crosses = (y0 <= level) != (y1 <= level)
     with np.errstate(divide="ignore", invalid="ignore"):
