@@ -162,11 +162,15 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _shifted(name: str, notice: ShiftNotice) -> str:
-    """That the good parts of a task no longer look like those it learned, and what to do."""
+    """That the parts of a task no longer look like those it learned, and what to do."""
+    what, unless = f"the good parts of '{name}' look different from those learned", ""
+    if not notice.passing:
+        what = f"nearly all images of '{name}' differ from those learned all over, not in a part"
+        unless = " and the parts are good"
     return (
-        f"warning: the good parts of '{name}' look different from those learned (scores higher by about "
-        f"{notice.deviations or 0.0:.1f} deviations, noticed with its image {notice.noticed_at}): if light or camera "
-        f"changed, teach it with: dinosaur recalibrate {shlex.quote(name)} IMAGES"
+        f"warning: {what} (scores higher by about {notice.deviations or 0.0:.1f} deviations, noticed with its image "
+        f"{notice.noticed_at}): if light or camera changed{unless}, teach it with: "
+        f"dinosaur recalibrate {shlex.quote(name)} IMAGES"
     )
 
 

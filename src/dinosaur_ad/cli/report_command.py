@@ -53,7 +53,7 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("--good", metavar="DIR", action="append", default=[], help="images known to be good: a check")
     parser.add_argument("--bad", metavar="DIR", action="append", default=[], help="images known to be bad")
     add_false_alarms(
-        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: the preset's, 0.025)"
+        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: as each task is set)"
     )
 
 

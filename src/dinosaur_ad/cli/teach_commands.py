@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dinosaur_ad._text import did_you_mean, printable
+from dinosaur_ad._text import did_you_mean, percent, printable
 from dinosaur_ad.cli._console import EXIT_OK, EXIT_UNREADABLE, report_rejected, say, show
 from dinosaur_ad.cli._overlays import say_overlays_left_out
 from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store, task_name
@@ -82,9 +82,11 @@ def add_parser(verbs: Subparsers) -> None:
     add_store(parser)
 
 
-def add_force(parser: argparse.ArgumentParser) -> None:
+def add_force(
+    parser: argparse.ArgumentParser, words: str = "learn images too that do not seem to belong there"
+) -> None:
     """Add the option that overrules the guard."""
-    parser.add_argument("--force", action="store_true", help="learn images too that do not seem to belong there")
+    parser.add_argument("--force", action="store_true", help=words)
 
 
 def add_position(parser: argparse.ArgumentParser, words: str) -> None:
@@ -237,7 +239,7 @@ def report_learned(arguments: argparse.Namespace, detector: Dinosaur, learned: L
         threshold += f", {learned.threshold_ratio:.2f} times that of before on its scale"
     rate = "set by hand" if asked.fixed_threshold else f"at most {asked.false_alarms * 100:.3g} % false alarms asked"
     show(f"{what} in {sum(learned.seconds.values()):.1f} s: {threshold} ({rate}), {learned.bytes / 1e6:.1f} MB")
-    show(*promises(learned, asked.false_alarms))
+    show(*promises(learned, None if asked.fixed_threshold else asked.false_alarms))
     if learned.position:
         show(position_line(record))
     chosen = describe(record.manifest)  # not empty where a budget or another precision was asked for
@@ -266,14 +268,19 @@ def position_line(record: TaskRecord) -> str:
     return f"position: {position} ({how}{advice})"
 
 
-def promises(learned: Learned, false_alarms: float) -> list[str]:
-    """What can be promised of a task, a line each: the share of false alarms, and the smallest defect."""
+def promises(learned: Learned, false_alarms: float | None) -> list[str]:
+    """What can be promised of a task, a line each: the share of false alarms, and the smallest defect.
+
+    ``false_alarms`` is what was asked for; None where a threshold was set by hand.
+    """
     lines = []
     if learned.promised_rate is not None and learned.images_needed is not None:
-        more = f"; for {100 * false_alarms:g} % take {learned.images_needed}"
+        more = ""
+        if false_alarms is not None and learned.promised_rate > false_alarms:
+            more = f"; for {100 * false_alarms:.3g} % take {learned.images_needed}"
         lines.append(
-            f"with {learned.calibrated} images: at most {100 * learned.promised_rate:.2g} % false alarms with 95 % "
-            f"confidence{more if learned.promised_rate > false_alarms else ''}"
+            f"with {learned.calibrated} images: at most {percent(learned.promised_rate)} false alarms with 95 % "
+            f"confidence{more}"
         )
     if learned.photo_size is not None:
         height, width = learned.photo_size

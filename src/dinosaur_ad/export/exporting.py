@@ -335,7 +335,8 @@ def _with_bank(
     asked = None if false_alarms is None else check_rate(false_alarms)
     threshold, rate = bank.sensitivity(preset, asked)
     controls = controls_of(bank, preset, FeatureExtractor(preset, lambda: reference))
-    if reason := why_not_ready(bank.record.name, threshold, controls.scores, bank.headroom):
+    by_hand = asked is None and bank.settings.threshold is not None
+    if reason := why_not_ready(bank.record.name, threshold, controls.scores, bank.headroom, by_hand=by_hand):
         raise InputError(reason)
     limit = unknown_limit(bank, preset, controls)
     facts = {

@@ -63,7 +63,8 @@ def headline(results: ImageResults) -> str:
 
 def _head(results: ImageResults) -> Html:
     judged = results.count(NORMAL) + results.count(ANOMALOUS)
-    expected = results.false_alarms * judged
+    lowest, highest = results.false_alarms()
+    expected = results.expected_alarms()
     by_chance = f"about {expected:.0f}" if expected >= 1 else "fewer than one"
     tiles = [
         tile(str(results.count(ANOMALOUS)), "anomalous", "score above the threshold of the task"),
@@ -81,9 +82,10 @@ def _head(results: ImageResults) -> Html:
     if aurocs := results.aurocs():
         note = "mean of the tasks" if len(aurocs) > 1 else "how well scores rank bad above good; 1 is perfect"
         tiles.append(tile(f"{sum(aurocs.values()) / len(aurocs):.3f}", "image AUROC", note))
+    rates = f"{100 * lowest:.3g} %" if lowest == highest else f"{100 * lowest:.3g} to {100 * highest:.3g} %"
+    allowed = f"The threshold{'s' * (lowest != highest)} allow{'s' * (lowest == highest)} {rates} false alarms"
     lead = (
-        f"The threshold allows {100 * results.false_alarms:g} % false alarms: if all {judged} judged images were good, "
-        f"{by_chance} of them would be called anomalous by chance."
+        f"{allowed}: if all {judged} judged images were good, {by_chance} of them would be called anomalous by chance."
     )
     return element(
         "header",
