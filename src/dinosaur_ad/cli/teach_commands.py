@@ -31,7 +31,9 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("name", metavar="NAME", type=task_name, help="what the task is called")
     add_images(parser)
     add_store(parser)
-    parser.add_argument("--preset", metavar="default|paper", help="settings of a new store (default: default)")
+    parser.add_argument(
+        "--preset", metavar="default|fast|best|paper", help="settings of a new store (default: default)"
+    )
     parser.add_argument("--encoder", metavar="NAME", help="encoder of a new store; see: dinosaur weights list")
     parser.add_argument("--seed", metavar="N", type=int, help="seed of a new store (default: 0)")
     parser.add_argument("--replace", action="store_true", help="learn a task of that name anew")
