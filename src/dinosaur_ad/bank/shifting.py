@@ -21,9 +21,9 @@ PASSING_ALPHA, WHOLE_ALPHA = 0.009, 0.001
 FEWEST_IMAGES = 10
 """Fewer images are not said to differ as wholes."""
 WHOLE_SHARE, WHOLE_LEVEL = 0.9, 1.25
-"""Where so many of the images have a median patch distance that many times the usual one, they differ as wholes. Of 30
-folders of defects of products of MVTec AD the lowest tenth reaches 1.2 times; other colours of the light 1.5, blur 1.28
-and more (docs/start/verdicts.md)."""
+"""Where so many of the images have a median patch distance that many times the usual one, they differ as wholes. Of 20
+folders of defects of four products of MVTec AD the lowest tenth reaches 1.2 times; that of bottles in a light of
+another colour 1.5, blurred 1.28 and more (docs/start/verdicts.md)."""
 
 
 class ShiftWatch:
