@@ -97,12 +97,14 @@ def _head(results: ImageResults) -> Html:
 
 
 def _notices(results: ImageResults) -> Html:
-    """What a reader must know before trusting the verdicts: damaged tasks, tasks that cannot judge, a fallback."""
+    """What a reader must know before trusting the verdicts: damaged tasks, tasks that cannot judge, a fallback, a light
+    or a camera that changed."""
     found = [f"Not compared with the damaged task {printable(name)}; see: dinosaur tasks --verify." for name in
              sorted(results.left_out)]  # fmt: skip
     # What an unknown image differs by stands beside it.
     judging = (row for row in results.rows if row.verdict != UNKNOWN)
     found += dict.fromkeys(printable(row.reason, 2000) for row in judging if row.reason)
+    found += [printable(each, 2000) for each in results.warnings]
     if results.fallback:
         found.append(f"The encoder did not run as asked: {printable(results.fallback, 2000)}")
     return element("ul", *(element("li", each) for each in found), class_="notices") if found else Html("")
@@ -220,7 +222,7 @@ def _card(row: ImageRow, inspection: Inspection, name: str) -> Html:
         element("span", name, class_="path"),
         element("span", _score_words(row)),
         element("span", printable(row.reason, 300) if row.reason else odds(row.p_value)),
-        *([element("span", f"the image is {row.light}")] if row.light else []),
+        *([element("span", f"The image is {row.light}.")] if row.light else []),
     ]
     try:
         pixels = read_image(row.path)

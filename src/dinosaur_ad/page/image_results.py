@@ -67,6 +67,7 @@ class ImageResults:
     inspections: dict[int, Inspection] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)
     fallback: str | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, result: Inspection | Rejected, label: int | None = None) -> None:
         """Take one result. Memory stays bounded: the map of an image that cannot be shown any more is dropped."""
