@@ -261,9 +261,10 @@ class TeachingGuard:
             return
         usual = float(np.median(scores))
         most = outliers.SCORE_RATIO * usual
-        if builder.calibration.unlabelled:
+        if builder.calibration.unlabelled or len(self._preset.readings) > 1:
             model = UsualScores.of(scores)
-            most = min(most, math.exp(model.mean + outliers.DEVIATIONS * model.spread))
+            far = outliers.DEVIATIONS if builder.calibration.unlabelled else outliers.FUSED_DEVIATIONS
+            most = min(most, math.exp(model.mean + far * model.spread))
         for image, score in zip(builder.calibration.scored_images, scores.tolist(), strict=True):
             if image >= 0 and score > most > 0:
                 name, ratio = builder.images[image], score / usual

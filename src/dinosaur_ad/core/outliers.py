@@ -21,6 +21,9 @@ PHOTO_SHARE = 0.75
 """Share of black and white pixels up to which an image is certainly a photo."""
 SCORE_RATIO = 2.0
 """A calibration score that many times the median is suspicious; clean sets reach 1.7."""
+FUSED_DEVIATIONS = 4.0
+"""Of several readings, a calibration score so many deviations of the others above their mean is suspicious: they are in
+units of their own spread, which an odd image widens, so that it hardly reaches twice the median."""
 DEVIATIONS = 3.0
 """Among pictures that nobody has looked at, a score so many deviations of the others above their mean is suspicious."""
 FLAGGED_RATIO = 1.5
