@@ -22,7 +22,8 @@ from dinosaur_ad.cli._parser import (
     task_name,
 )
 from dinosaur_ad.cli._progress import TEACHING, Progress
-from dinosaur_ad.cli.teach_commands import add_force, add_verbose, interruptible, report_learned
+from dinosaur_ad.cli._suspects import refuse_place
+from dinosaur_ad.cli.teach_commands import add_force, add_verbose, interruptible, report_learned, taught
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,10 +79,11 @@ def add_parser(verbs: Subparsers) -> None:
 
 def recalibrate(arguments: argparse.Namespace) -> int:
     """Take the threshold of a task from new images."""
+    refuse_place(arguments.suspects)
     detector = open_store(arguments, **encoder_options(arguments))
     detector.waiting = say
     say_overlays_left_out(arguments.images)
-    with interruptible(arguments), Progress(detector, then=TEACHING) as progress:
+    with taught(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.recalibrate(arguments.name, arguments.images, force=arguments.force, progress=progress)
     return report_learned(arguments, detector, learned, f"recalibrated '{learned.task}' with {learned.images} images")
 

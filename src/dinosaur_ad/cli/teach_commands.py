@@ -13,6 +13,7 @@ from dinosaur_ad.cli._console import EXIT_OK, EXIT_UNREADABLE, report_rejected, 
 from dinosaur_ad.cli._overlays import say_overlays_left_out
 from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store, task_name
 from dinosaur_ad.cli._progress import TEACHING, Progress
+from dinosaur_ad.cli._suspects import refuse_place, shown_if_refused, write_sheet
 from dinosaur_ad.cli.tasks_command import say_removed
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
 
@@ -89,6 +90,12 @@ def add_force(
 ) -> None:
     """Add the option that overrules the guard."""
     parser.add_argument("--force", action="store_true", help=words)
+    parser.add_argument(
+        "--suspects",
+        metavar="FILE.png",
+        type=Path,
+        help="write a sheet with the pictures that are refused or warned of; an earlier one is replaced",
+    )
 
 
 def add_position(parser: argparse.ArgumentParser, words: str) -> None:
@@ -106,8 +113,8 @@ def learn(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.encoders.options import EncoderOptions
 
+    refuse_place(arguments.suspects)
     _refuse_unknown(arguments)
-
     detector = Dinosaur(
         arguments.store,
         encoder=arguments.encoder,
@@ -124,7 +131,7 @@ def learn(arguments: argparse.Namespace) -> int:
         )
     detector.waiting = say
     say_overlays_left_out([*arguments.images, *(arguments.held_out or [])])
-    with interruptible(arguments), Progress(detector, then=TEACHING) as progress:
+    with taught(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.learn(
             arguments.name,
             arguments.images,
@@ -153,10 +160,11 @@ def _refuse_unknown(arguments: argparse.Namespace) -> None:
 
 def update(arguments: argparse.Namespace) -> int:
     """Add images to a task."""
+    refuse_place(arguments.suspects)
     detector = open_store(arguments, **encoder_options(arguments))
     detector.waiting = say
     say_overlays_left_out(arguments.images)
-    with interruptible(arguments), Progress(detector, then=TEACHING) as progress:
+    with taught(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.update(
             arguments.name, arguments.images, position=arguments.position, force=arguments.force, progress=progress
         )
@@ -225,6 +233,7 @@ def report_learned(arguments: argparse.Namespace, detector: Dinosaur, learned: L
     if known := len(learned.duplicates):
         say(f"left out: {known} image{'s' * (known != 1)} that the task knew already, or that came twice")
     _warn_of_suspects(learned)
+    write_sheet(arguments.suspects, [(each.path, each.reason) for each in learned.suspects])
     if learned.not_ready:
         say(f"warning: not ready to judge: {learned.not_ready}")
     if not learned.images:
@@ -307,6 +316,13 @@ def _warn_of_suspects(learned: Learned) -> None:
         say(f"warning: perhaps not a normal image of '{learned.task}': {printable(each.path)} ({each.reason})")
     if (more := len(learned.suspects) - SUSPECTS_NAMED) > 0:
         say(f"warning: {more} more such image{'s' * (more != 1)}")
+
+
+@contextmanager
+def taught(arguments: argparse.Namespace) -> Iterator[None]:
+    """As :func:`interruptible`, and a refusal shows its suspects where that is asked for."""
+    with interruptible(arguments), shown_if_refused(arguments.suspects):
+        yield
 
 
 @contextmanager
