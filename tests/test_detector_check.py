@@ -61,6 +61,19 @@ def test_misses_and_false_alarms_are_those_of_inspect(taught: Dinosaur, folders:
     assert (checked.calibrated, checked.images_needed, checked.halving_images) == (20, 119, 42)
 
 
+def test_a_check_goes_by_how_the_task_is_set(taught: Dinosaur, folders: Path) -> None:
+    usual = taught.check("nut", folders / "good", folders / "bad")
+    taught.set("nut", threshold=0.5 * usual.threshold)
+    try:
+        strict = taught.check("nut", folders / "good", folders / "bad")
+        asked = taught.check("nut", folders / "good", folders / "bad", false_alarms=0.025)
+    finally:
+        taught.undo("nut")
+    assert strict.threshold == 0.5 * usual.threshold
+    assert strict.false_alarms.count == 12
+    assert asked.threshold == usual.threshold
+
+
 def test_the_weakest_kind_comes_first_with_its_lowest_scores(taught: Dinosaur, folders: Path) -> None:
     checked = taught.check("nut", folders / "good", folders / "bad")
     weakest, strongest = checked.kinds
@@ -174,3 +187,14 @@ def test_defects_unknown_images_and_good_parts_are_no_shift(taught: Dinosaur) ->
     assert taught.shift(results_with(real, shifted, "unknown")) == {}
     assert taught.shift(results_with(real, np.full(60, 5.0), "anomalous")) == {}
     assert taught.shift(taught.inspect(product(0, 40, seed=80))) == {}
+
+
+def test_images_that_differ_all_over_are_noticed_even_if_all_are_flagged(taught: Dinosaur) -> None:
+    real = taught.inspect(product(0, 1, seed=9)[0])
+    lamp = [replace(each, level_ratio=1.5) for each in results_with(real, np.full(20, 5.0), "anomalous")]
+    notice = taught.shift(lamp)["nut"]
+    assert (notice.direction, notice.passing) == ("higher", False)
+    assert 1 < notice.noticed_at <= 20
+    assert taught.shift(lamp[:5]) == {}  # too few to say
+    some_local = [replace(each, level_ratio=1.1 if n % 5 == 0 else 2.0) for n, each in enumerate(lamp)]
+    assert taught.shift(some_local) == {}  # large defects

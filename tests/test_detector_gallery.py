@@ -48,6 +48,9 @@ def test_a_normal_picture_is_no_defect(taught: Dinosaur, tmp_path: Path) -> None
     before = tree_hash(tmp_path)
     with pytest.raises(InputError, match=r"'image-000001' is called normal by 'nut'.*--force"):
         taught.add_defects("nut", [spoiled(1)[0], product(0, 1, seed=40)[0]])
+    passing = r"'image-000000', 'image-000001', 'image-000002' and 1 more are called normal by 'nut'.*leave them out"
+    with pytest.raises(InputError, match=passing):
+        taught.add_defects("nut", product(0, 4, seed=40))
     assert tree_hash(tmp_path) == before
     assert taught.add_defects("nut", product(0, 1, seed=40), force=True).added == 1
 

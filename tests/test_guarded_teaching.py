@@ -227,3 +227,10 @@ def test_real_masks_among_photos_are_refused(cable: tuple[Dinosaur, Path], tmp_p
     masks = sorted((shared_folder("DINOSAUR_DATA") / "mvtec_ad" / "bottle" / "ground_truth").rglob("*mask*"))[:8]
     error = refused(store, lambda: detector.learn("bottle", [*photos("bottle", 0, 8), *masks]), "8 of 16 images")
     assert all("ground_truth" in path for path in error.paths)
+
+
+def test_a_defect_among_the_good_parts_is_learned_with_a_warning() -> None:
+    images = product(0, 20)
+    assert tiny().learn("nut", images).suspects == ()
+    (suspect,) = tiny().learn("nut", [*images, spoil(product(0, 1, seed=9)[0])]).suspects
+    assert (suspect.path, suspect.reason.endswith("times the median of the others")) == ("image-000020", True)

@@ -82,6 +82,15 @@ def escaped(text: str) -> str:
     )
 
 
+def percent(share: float) -> str:
+    """A share in percent, two digits long.
+
+    >>> percent(0.00251), percent(0.316441), percent(0.9964)
+    ('0.25 %', '32 %', '100 %')
+    """
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
+
+
 def odds(p_value: float) -> str:
     """A p-value in plain words.
 

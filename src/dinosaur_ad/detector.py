@@ -288,7 +288,8 @@ class Dinosaur:
         _, prepared = self._features.prepare(images, rejected, {"read": 0.0}, tiling)
         defects = list(prepared)
         if not defects:
-            raise InputError(f"None of the defects for '{name}' could be used (first: {rejected[0].reason}).")
+            why = rejected[0].reason.rstrip(".")
+            raise InputError(f"None of the defects for '{name}' could be used (first: {why}); give readable ones.")
         if not force:
             passing = self._passing(
                 name, [each.large.pixels if each.large else each.pixels for each in defects], progress
@@ -502,11 +503,12 @@ class Dinosaur:
         """Inspect images that are known to be good and bad, and say what a task misses and what it flags wrongly.
 
         Images that the task has learned do not count. ``bad`` may be a folder with one folder for each kind of defect.
+        Without ``false_alarms`` the task judges as it is set, as :meth:`inspect` does.
 
         :raises InputError: an image is among both, or there is none left to check with.
         """
         record = self._basis.record(name)
-        rate = check_rate(self.preset.false_alarms if false_alarms is None else false_alarms)
+        rate = None if false_alarms is None else check_rate(false_alarms)
         checking = Checking(self.preset, self._banks.bank(self.store, record), folders_of(bad), progress)
         streams = {"good": stream_images(good), "bad": stream_images(bad)}  # refused before anything is encoded
         for label, (total, stream) in streams.items():
@@ -514,7 +516,7 @@ class Dinosaur:
         return checking.result()
 
     def _checked_images(
-        self, stream: ImageStream, total: int | None, task: str, false_alarms: float
+        self, stream: ImageStream, total: int | None, task: str, false_alarms: float | None
     ) -> Iterator[CheckedImage]:
         """The result of each image under a task, with the digest of its pixels."""
         tilings = self._tilings(task)
@@ -525,9 +527,10 @@ class Dinosaur:
                 yield CheckedImage(result, "" if image.error else next(digests))
 
     def shift(self, results: Iterable[Inspection | Rejected]) -> dict[str, ShiftNotice]:
-        """By task: how its good parts, in the order of these results, differ from those it learned; mostly none.
+        """By task: how its parts, in the order of these results, differ from those it learned; mostly none.
 
-        Defects, however many, and unknown images are no sign of it. If light or camera changed, :meth:`recalibrate`.
+        A sign are parts that pass with higher scores (``passing``), and nearly all images that differ all over, flagged
+        or not. Defects, however many, and unknown images are none. If light or camera changed, :meth:`recalibrate`.
         """
         return ShiftWatch(results).notices(self.store)
 

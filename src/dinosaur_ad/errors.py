@@ -18,11 +18,13 @@ class InputError(DinosaurError):
 
 
 class TeachingRefusedError(InputError):
-    """Learning these images would make a task blind; nothing was written. ``paths`` are the images in question."""
+    """Learning these images would make a task blind; nothing was written. ``paths`` are the images in question, and
+    ``reasons`` say of each why, where that is known."""
 
-    def __init__(self, sentence: str, paths: tuple[str, ...] = ()) -> None:
+    def __init__(self, sentence: str, paths: tuple[str, ...] = (), reasons: tuple[str, ...] = ()) -> None:
         super().__init__(sentence)
         self.paths = paths
+        self.reasons = reasons
 
 
 class EncoderError(DinosaurError):

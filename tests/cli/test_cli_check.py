@@ -193,3 +193,23 @@ def test_good_parts_that_look_different_are_said_once(
     monkeypatch.setattr(Dinosaur, "stream", lambda *_, **__: iter([replace(real, score=float(scores[12]))] * 3))
     assert main(["inspect", str(normals), "--store", str(store)]) == 0
     assert "look different" not in capsys.readouterr().err
+
+
+def test_images_that_differ_all_over_are_said_although_all_are_flagged(
+    capsys: Capture, store: Path, normals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Dinosaur(store).inspect(normals / "001.png")
+    lamp = [replace(real, score=9.0, verdict="anomalous", level_ratio=1.6)] * 20
+    monkeypatch.setattr(Dinosaur, "stream", lambda *_, **__: iter(lamp))
+    assert main(["inspect", str(normals), "--store", str(store)]) == 0
+    warning = capsys.readouterr().err.splitlines()[-1]
+    assert warning.startswith("warning: nearly all images of 'screw' differ from those learned all over")
+    assert warning.endswith("and the parts are good, teach it with: dinosaur recalibrate screw IMAGES")
+
+
+def test_a_threshold_set_by_hand_is_checked_and_called_so(capsys: Capture, store: Path, later: Path, bad: Path) -> None:
+    assert main(["set", "screw", "--threshold", "0.9", "--store", str(store)]) == 0
+    assert main(["check", "screw", "--good", str(later), "--bad", str(bad), "--store", str(store)]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert lines[0] == "screw: threshold 0.900, set by hand"
+    assert not any("half of that" in line for line in lines)

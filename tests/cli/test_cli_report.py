@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -172,6 +173,31 @@ def test_verdicts_that_are_no_judgement_are_told_apart_and_their_reason_is_shown
     assert "damaged task nut" in text
     assert "cuda was asked for" in text
     assert "The picture could not be read again" in text  # there are no such files
+
+
+def test_what_chance_would_flag_is_counted_with_the_rate_of_each_task() -> None:
+    results = ImageResults()
+    for rate in (0.01, 0.25, 0.25, 0.25, 0.25):
+        results.add(replace(seen(0.5), false_alarms=rate))
+    text = Reader(pages.image_page(results, {})).text
+    assert "The thresholds allow 1 to 25 % false alarms" in text
+    assert "about 1 of them would be called anomalous by chance" in text
+
+
+def test_a_changed_light_stands_on_the_page(
+    capsys: Capture, tmp_path: Path, store: Path, normals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = sorted(normals.iterdir())[:12]
+    lamp = [seen(9.0, path=str(each), level_ratio=1.6) for each in files]
+    monkeypatch.setattr(Dinosaur, "stream", lambda *_, **__: iter(lamp))
+    out = tmp_path / "page.html"
+    assert main(["report", *map(str, files), "--out", str(out), "--store", str(store)]) == 0
+    warning = "Warning: nearly all images of 'screw' differ from those learned all over"
+    assert warning in Reader(out.read_text()).text
+    assert warning in capsys.readouterr().err
+    known = [word for each in files for word in ("--bad", str(each))]
+    assert main(["report", *known, "--out", str(out), "--store", str(store)]) == 0
+    assert warning not in Reader(out.read_text()).text  # told to be defects
 
 
 def test_nothing_readable_still_makes_a_page() -> None:

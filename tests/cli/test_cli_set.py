@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import assert_refused
+from cli_helpers import assert_refused, make_normals
 from PIL import Image
 
 from dinosaur_ad.cli import main
@@ -58,6 +59,15 @@ def test_a_rate_that_cannot_be_told_apart_is_not_printed(capsys: Capture, store:
     assert "threshold 1000.000 (set by hand, exceeded by less than 0.0001 % of normal images)" in out
 
 
+def test_a_threshold_set_by_hand_asks_for_no_rate(capsys: Capture, store: Path, tmp_path: Path) -> None:
+    assert main(_set(store, "--threshold", "0.7")) == 0
+    capsys.readouterr()
+    more = make_normals(tmp_path / "more", 30)
+    assert main(["update", "screw", *map(str, sorted(more.iterdir())[24:]), "--store", str(store)]) == 0
+    promise = capsys.readouterr().out.splitlines()[1]
+    assert re.fullmatch(r"with \d+ images: at most [\d.]+ % false alarms with 95 % confidence", promise)
+
+
 def test_a_rate_for_one_call_goes_before_that_of_the_task(capsys: Capture, store: Path, normals: Path) -> None:
     assert main(_set(store, "--false-alarms", "1%")) == 0
     capsys.readouterr()
@@ -73,7 +83,9 @@ def test_a_rate_for_one_call_goes_before_that_of_the_task(capsys: Capture, store
 
 def test_a_threshold_that_nothing_reaches_is_warned_of(capsys: Capture, store: Path) -> None:
     assert main(_set(store, "--threshold", "1000")) == 0
-    assert "warning: not ready to judge: The threshold of 'screw' (1e+03)" in capsys.readouterr().err
+    warned = capsys.readouterr().err
+    assert "warning: not ready to judge: The threshold of 'screw' (1e+03)" in warned
+    assert "so everything would be called normal; set a lower one." in warned  # more images would not mend it
 
 
 def test_wrong_settings_are_refused_in_one_line(capsys: Capture, store: Path, tmp_path: Path) -> None:

@@ -238,7 +238,9 @@ def test_nothing_but_bad_files_is_refused(capsys: Capture, tmp_path: Path, store
     (tmp_path / "bad.png").write_text("not an image")
     before = tree_hash(store)
     assert main(["learn", "nut", str(tmp_path / "bad.png"), "--store", str(store)]) == 2
-    assert "None of the images for 'nut' could be used" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "None of the images for 'nut' could be used" in said
+    assert ".)" not in said
     assert tree_hash(store) == before
 
 
@@ -276,3 +278,24 @@ def test_a_blinding_update_is_one_sentence_and_force_learns_it(
     assert " -> " in out
     assert err.count("warning: perhaps not a normal image of 'washer': ") == 3
     assert "warning: 21 more such images" in err
+
+
+def test_suspects_are_shown_on_a_sheet(capsys: Capture, tmp_path: Path, store: Path, normals: Path) -> None:
+    Image.new("RGB", (70, 70)).save(tmp_path / "black.png")
+    sheet = tmp_path / "suspects.png"
+    teach = ["learn", "nut", str(normals), str(tmp_path / "black.png"), "--store", str(store), "--suspects"]
+    before = tree_hash(store)
+    assert main([*teach, str(sheet)]) == 2
+    said = capsys.readouterr().err
+    assert f"pictures of the suspects: {sheet}" in said
+    assert "black.png (blank or nearly so)" in said
+    assert tree_hash(store) == before
+    with Image.open(sheet) as image:
+        assert image.getpixel((130, 130)) == (0, 0, 0)  # the black frame
+    assert main([*teach, str(sheet), "--force"]) == 0  # an earlier sheet is replaced
+    for place, sentence in (
+        (normals / "000.png", "is not a sheet of suspects, and is left alone"),
+        (tmp_path / "none" / "x.png", "does not exist"),
+        (tmp_path / "x.jpg", "is no name of a PNG file"),
+    ):
+        assert_refused(capsys, [*teach, str(place)], sentence, store)

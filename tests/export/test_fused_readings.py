@@ -25,14 +25,15 @@ from dinosaur_ad.bank.bank import Memory, PackedVectors, levels, read_images
 from dinosaur_ad.core.exposure import Exposure, match_exposure, measure_exposure
 from dinosaur_ad.core.projection import principal_axes
 from dinosaur_ad.core.readings import READINGS, Distances, reading_scale, windows
+from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.datasets import mvtec_scenario
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.backends.exported import ExportedEncoder, Scored, open_exported, write_manifest
-from dinosaur_ad.errors import EncoderError
+from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.export.exporting import check, export
 from dinosaur_ad.export.exposure_graph import add_exposure
 from dinosaur_ad.export.fused import GraphBank, add_bank
-from dinosaur_ad.presets import DEFAULT, FAST
+from dinosaur_ad.presets import DEFAULT, FAST, Preset
 
 Pixels = NDArray[np.uint8]
 
@@ -114,6 +115,7 @@ def test_pixels_are_matched_as_the_core_matches_them(
     st.booleans(),
     st.sampled_from([1.0, 2.5, DEFAULT.map_softness, 1000.0]),
     st.sampled_from([(0.0, 0.0), (DEFAULT.map_closing, DEFAULT.map_relative), (1.0, 0.0), (0.0, 1.0)]),
+    st.floats(0.05, 1.0),
 )
 def test_any_grid_and_readings_are_fused_as_the_core_fuses_them(
     side: int,
@@ -123,6 +125,7 @@ def test_any_grid_and_readings_are_fused_as_the_core_fuses_them(
     narrow: bool,
     softness: float,
     shape: tuple[float, float],
+    inspected: float,
 ) -> None:
     rng = np.random.default_rng(side + 10 * radius)
     tokens_NHWC = rng.normal(size=(3, side, side, 6)).astype(np.float32)
@@ -134,19 +137,22 @@ def test_any_grid_and_readings_are_fused_as_the_core_fuses_them(
     coarse_hwMC = windows(own.transpose(2, 0, 1, 3)).transpose(1, 2, 0, 3)
     memory = Memory(patches, coarse=PackedVectors.projected(coarse_hwMC, precision, basis_CK))
     distances = memory.distances(tokens_NHWC, radius)
-    scale = reading_scale(Distances(distances.point_NHW * 0.8, distances.coarse_Nhw * 0.7), names)
+    mask_HW = rng.random((side, side)) < inspected
+    mask_HW[0, 0] = True
+    zone = None if mask_HW.all() else Zone.of(mask_HW)
+    scale = reading_scale(Distances(distances.point_NHW * 0.8, distances.coarse_Nhw * 0.7), names, zone)
     scale = scale._replace(map_rest=0.9)
     changes: dict[str, Any] = {"radius": radius, "readings": names, "map_softness": softness}
     changes |= dict(zip(("map_closing", "map_relative"), shape, strict=True))
     preset = replace(DEFAULT, layers=(0,), normalise=False, average=False, **changes)
-    expected = read_images(distances, preset, scale)
-    threshold, limit = float(np.median(expected.score_N)) * 1.001, float(np.median(levels(distances))) * 1.001
-    graph = add_bank(tokens_alone(side, 6), GraphBank(memory, threshold, limit, scale), preset)
+    expected = read_images(distances, preset, scale, zone)
+    threshold, limit = float(np.median(expected.score_N)) * 1.001, float(np.median(levels(distances, zone))) * 1.001
+    graph = add_bank(tokens_alone(side, 6), GraphBank(memory, threshold, limit, scale, zone=zone), preset)
     score, fused_map, anomalous, unknown = run(graph, tokens_NHWC)
     np.testing.assert_allclose(score, expected.score_N, rtol=1e-4)
     np.testing.assert_allclose(fused_map, expected.map_NHW, rtol=1e-4)
     assert anomalous.tolist() == (expected.score_N > threshold).tolist()
-    assert unknown.tolist() == (levels(distances) > limit).tolist()
+    assert unknown.tolist() == (levels(distances, zone) > limit).tolist()
 
 
 # --- a task of a store ---
@@ -225,6 +231,28 @@ def test_a_graph_with_other_verdicts_is_refused(store: Path, tmp_path: Path, mon
     with pytest.raises(EncoderError, match="its graph gives other verdicts than the detector on 12 images"):
         export(tmp_path / "out", store=store, with_bank=True)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("preset", [SEVERAL, SINGLE])
+def test_a_graph_leaves_out_what_a_zone_leaves_out(tmp_path: Path, preset: Preset) -> None:
+    store = taught(tmp_path, preset)
+    detector = Dinosaur.load(store)
+    whole = detector.inspect(SHOWN, task="plate", false_alarms=0.1)
+    detector.set("plate", zones=[{"inspect": [[0, 0], [40, 0], [40, 70], [0, 70]]}])
+    expected = detector.inspect(SHOWN, task="plate", false_alarms=0.1)
+    made = export(tmp_path / "out", store=store, task="plate", with_bank=True, false_alarms=0.1)
+    assert_same(open_exported(made.folder).score(prepare(SHOWN, 70)), expected)
+    assert [each.score for each in expected] != [each.score for each in whole]
+    assert (made.manifest.bank or {})["inspected"] == detector.settings("plate").inspected
+    assert "Only 60% of the image is inspected" in (made.folder / "README.txt").read_text()
+    assert check(made.folder, store=store).bank_verdicts == 0
+
+
+def test_a_task_with_a_smallest_area_is_not_exported(tmp_path: Path) -> None:
+    store = taught(tmp_path, SEVERAL)
+    Dinosaur.load(store).set("plate", smallest_area=300)
+    with pytest.raises(InputError, match=r"smallest area.*dinosaur set plate --smallest-area 0"):
+        export(tmp_path / "out", store=store, task="plate", with_bank=True)
 
 
 def test_an_export_from_before_the_verdict_unknown_still_runs(tmp_path: Path) -> None:

@@ -62,6 +62,12 @@ def test_others_are_refused_with_one_that_would_do(name: str, suggestion: str) -
         check_task_name(name)
 
 
+def test_a_name_that_is_far_too_long_is_not_repeated_whole() -> None:
+    with pytest.raises(InputError) as caught:
+        check_task_name("x" * 300)
+    assert "x" * 200 not in str(caught.value)
+
+
 @given(st.text(max_size=80))
 def test_every_suggestion_is_a_name(name: str) -> None:
     try:

@@ -159,7 +159,8 @@ def change_task(
             f"the threshold stays that of the whole image, because the preset '{preset.name}' keeps no distances of "
             "the images it was calibrated with; those of default and best do"
         )
-    reason = why_not_ready(record.name, after.threshold, foreign, replace(bank, settings=new).headroom)
+    headroom, by_hand = replace(bank, settings=new).headroom, new.threshold is not None
+    reason = why_not_ready(record.name, after.threshold, foreign, headroom, by_hand=by_hand)
     changed = Changed(record.name, before, after, note, reason)
     return ChangedTask(files, manifest, changed)
 

@@ -27,6 +27,8 @@ from dinosaur_ad.store import TaskRecord, TaskStore
 
 Pixels = NDArray[np.uint8]
 
+NAMED = 3
+"""Images that a refusal names."""
 MOST_DEFECTS = 50
 """Defects that a task keeps: 60 to 170 kB each at 336 pixels a side (five products of MVTec AD), and one more image to
 ask after every change."""
@@ -114,10 +116,12 @@ def refuse_normal(task: str, names: Sequence[str]) -> None:
     :raises InputError: there are such images.
     """
     if names:
-        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        named = ", ".join(f"'{printable(name, 80)}'" for name in names[:NAMED])
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        are, them = ("are", "them") if len(names) > 1 else ("is", "it")
         raise InputError(
-            f"'{printable(names[0], 80)}'{more} is called normal by '{task}', so that nothing was kept; leave it out, "
-            "or keep it all the same with --force (force=True)."
+            f"{named}{more} {are} called normal by '{task}', so that nothing was kept; leave {them} out, or keep "
+            f"{them} all the same with --force (force=True)."
         )
 
 

@@ -261,9 +261,10 @@ class TeachingGuard:
             return
         usual = float(np.median(scores))
         most = outliers.SCORE_RATIO * usual
-        if builder.calibration.unlabelled:
+        if builder.calibration.unlabelled or len(self._preset.readings) > 1:
             model = UsualScores.of(scores)
-            most = min(most, math.exp(model.mean + outliers.DEVIATIONS * model.spread))
+            far = outliers.DEVIATIONS if builder.calibration.unlabelled else outliers.highest_deviation(len(scores))
+            most = min(most, math.exp(model.mean + far * model.spread))
         for image, score in zip(builder.calibration.scored_images, scores.tolist(), strict=True):
             if image >= 0 and score > most > 0:
                 name, ratio = builder.images[image], score / usual
@@ -331,4 +332,5 @@ def _listed(suspects: list[Suspect]) -> str:
 def _refusal(sentence: str, suspects: list[Suspect]) -> TeachingRefusedError:
     them = "them" if len(suspects) > 1 else "it"
     advice = f"leave {them} out, or learn {them} all the same with --force (force=True)."
-    return TeachingRefusedError(f"{sentence}; {advice}", tuple(each.path for each in suspects))
+    paths, reasons = zip(*((each.path, each.reason) for each in suspects), strict=True)
+    return TeachingRefusedError(f"{sentence}; {advice}", paths, reasons)

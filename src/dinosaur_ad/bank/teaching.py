@@ -109,7 +109,7 @@ class TrainingImages:
         if not first and not self.duplicates:
             raise InputError(
                 f"None of the images for '{name}' could be used"
-                + (f" (first: {self.rejected[0].reason})" if self.rejected else "")
+                + (f" (first: {self.rejected[0].reason.rstrip('.')})" if self.rejected else "")
                 + "; give at least 2 readable images of normal products."
             )
         self.photo_size = usual_size(first)

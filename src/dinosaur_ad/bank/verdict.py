@@ -54,30 +54,31 @@ def check_rate(false_alarms: float) -> float:
     return float(false_alarms)
 
 
-def why_not_ready(task: str, threshold: float, control_scores: Floats, headroom: float = 1.0) -> str:
+def why_not_ready(
+    task: str, threshold: float, control_scores: Floats, headroom: float = 1.0, *, by_hand: bool = False
+) -> str:
     """Why a task cannot give a verdict at this threshold, as a sentence; empty if it can.
 
     With a threshold that even the control images, which show no product, do not exceed, everything would be normal. A
     threshold from few images is a guess: where half of them do not exceed it by a factor of ``headroom``, hardly any
-    defect does.
+    defect does. One that was set ``by_hand`` is not mended by more images.
 
     >>> why_not_ready("screw", 0.4, np.float32([0.7, 1.1]))
     ''
     """
     reach = float(np.max(control_scores)) if control_scores.size else math.inf
+    advice = "set a lower one" if by_hand else "teach it more normal images, or allow more false alarms"
     if threshold < reach:  # written so that NaN is refused
         usual = float(np.median(control_scores)) if control_scores.size else math.inf
         if headroom <= 1 or threshold * headroom < usual:
             return ""
         return (
             f"The threshold of '{task}' ({threshold:.3g}) is too close to what pictures of something else score "
-            f"({usual:.3g}), so hardly any defect would exceed it; teach it more normal images, or allow more false "
-            "alarms."
+            f"({usual:.3g}), so hardly any defect would exceed it; {advice}."
         )
     return (
         f"The threshold of '{task}' ({threshold:.3g}) lies above what even pictures of something else score "
-        f"({reach:.3g} at the most), so everything would be called normal; teach it more normal images, or allow more "
-        "false alarms."
+        f"({reach:.3g} at the most), so everything would be called normal; {advice}."
     )
 
 
@@ -124,7 +125,8 @@ def check_task(preset: Preset, store: TaskStore, record: TaskRecord) -> None:
     """Read all that inspecting and updating a task need; a StoreError if it is damaged or cannot give a verdict."""
     bank = read_whole_task(preset, store, record)
     threshold = bank.sensitivity(preset).threshold
-    if reason := why_not_ready(record.name, threshold, bank.control_scores, bank.headroom):
+    by_hand = bank.settings.threshold is not None
+    if reason := why_not_ready(record.name, threshold, bank.control_scores, bank.headroom, by_hand=by_hand):
         raise StoreError(reason)
 
 
@@ -215,7 +217,8 @@ class Verdicts:
         found = without_small_regions(found, self._preset, threshold)
         score, distance_HW = found.score, found.map_HW
         controls = self._controls_of(bank)
-        reason = why_not_ready(task, threshold, controls.scores, bank.headroom)
+        by_hand = false_alarms is None and bank.settings.threshold is not None
+        reason = why_not_ready(task, threshold, controls.scores, bank.headroom, by_hand=by_hand)
         verdict = NOT_READY if reason else judge(score, threshold)
         if found.level > unknown_limit(bank, self._preset, controls):
             verdict = UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from abc import ABC, abstractmethod
 from datetime import datetime
@@ -14,6 +15,7 @@ from dinosaur_ad.cli._console import report_rejected, show, show_csv, show_json
 
 if TYPE_CHECKING:
     from dinosaur_ad.cluster import Fleet
+    from dinosaur_ad.core.drift import ShiftNotice
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Inspection, Rejected
 
@@ -132,3 +134,16 @@ def _cell(value: Any) -> str:
 def _now() -> str:
     """The time on the clock of this machine, with its zone."""
     return datetime.now().astimezone().isoformat(timespec="milliseconds")
+
+
+def shifted_sentence(name: str, notice: ShiftNotice) -> str:
+    """That the parts of a task no longer look like those it learned, and what to do."""
+    what, unless = f"the good parts of '{name}' look different from those learned", ""
+    if not notice.passing:
+        what = f"nearly all images of '{name}' differ from those learned all over, not in a part"
+        unless = " and the parts are good"
+    return (
+        f"{what} (scores higher by about {notice.deviations or 0.0:.1f} deviations, noticed with its image "
+        f"{notice.noticed_at}): if light or camera changed{unless}, teach it with: "
+        f"dinosaur recalibrate {shlex.quote(name)} IMAGES"
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dinosaur_ad._text import printable
+from dinosaur_ad._text import percent, printable
 from dinosaur_ad.cli._console import EXIT_OK, EXIT_UNREADABLE, report_rejected, say, show, show_json, table
 from dinosaur_ad.cli._overlays import say_overlays_left_out
 from dinosaur_ad.cli._parser import (
+    MOST_SHARE,
     Subparsers,
     add_encoder_options,
     add_false_alarms,
@@ -21,7 +22,8 @@ from dinosaur_ad.cli._parser import (
     task_name,
 )
 from dinosaur_ad.cli._progress import TEACHING, Progress
-from dinosaur_ad.cli.teach_commands import add_force, add_verbose, interruptible, report_learned
+from dinosaur_ad.cli._suspects import refuse_place
+from dinosaur_ad.cli.teach_commands import add_force, add_verbose, interruptible, report_learned, taught
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("name", metavar="NAME", type=task_name, help="the task")
     add_images(parser)
     add_store(parser)
-    add_force(parser)
+    add_force(parser, "take images too that do not seem to belong there, and a threshold that moves far")
     add_verbose(parser)
 
     parser = add_verb(
@@ -70,17 +72,18 @@ def add_parser(verbs: Subparsers) -> None:
     add_settings(parser, "provider", "precision", "threads", "false_alarms")
     add_store(parser)
     add_false_alarms(
-        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: the preset's, 0.025)"
+        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: as the task is set)"
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text (default) or one JSON object")
 
 
 def recalibrate(arguments: argparse.Namespace) -> int:
     """Take the threshold of a task from new images."""
+    refuse_place(arguments.suspects)
     detector = open_store(arguments, **encoder_options(arguments))
     detector.waiting = say
     say_overlays_left_out(arguments.images)
-    with interruptible(arguments), Progress(detector, then=TEACHING) as progress:
+    with taught(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.recalibrate(arguments.name, arguments.images, force=arguments.force, progress=progress)
     return report_learned(arguments, detector, learned, f"recalibrated '{learned.task}' with {learned.images} images")
 
@@ -142,14 +145,16 @@ def check(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         show_json(checked.to_json())
     else:
-        show(*_check_lines(checked))
+        by_hand = arguments.false_alarms is None and detector.settings(arguments.name).fixed_threshold
+        show(*_check_lines(checked, by_hand=by_hand))
     return EXIT_UNREADABLE if checked.rejected else EXIT_OK
 
 
-def _check_lines(checked: Check) -> list[str]:
-    """A check in words, a line each."""
+def _check_lines(checked: Check, *, by_hand: bool) -> list[str]:
+    """A check in words, a line each; ``by_hand``, the threshold is no rate that was asked for."""
+    asked = "set by hand" if by_hand else f"{percent(checked.false_alarm_rate)} false alarms asked"
     lines = [
-        f"{checked.task}: threshold {checked.threshold:.3f}, {_percent(checked.false_alarm_rate)} false alarms asked",
+        f"{checked.task}: threshold {checked.threshold:.3f}, {asked}",
         f"missed:        {_words(checked.misses)} bad images",
         f"false alarms:  {_words(checked.false_alarms)} good images",
         f"AUROC:         {checked.auroc:.3f}",
@@ -163,7 +168,7 @@ def _check_lines(checked: Check) -> list[str]:
         rate = better.false_alarm_rate
         how = (
             f"--false-alarms {100 * rate:.2g}% (threshold {better.threshold:.3f})"
-            if rate
+            if rate and rate < MOST_SHARE
             else (f"a threshold of {better.threshold:.3f}")
         )
         lines.append(
@@ -172,26 +177,22 @@ def _check_lines(checked: Check) -> list[str]:
         )
     else:
         lines.append("balanced:      no other threshold does better on these images")
-    return lines + _more_images(checked)
+    return lines + _more_images(checked, by_hand=by_hand)
 
 
-def _more_images(checked: Check) -> list[str]:
-    """What more images would bring."""
+def _more_images(checked: Check, *, by_hand: bool) -> list[str]:
+    """What more images would bring; a threshold that was set by hand, nothing."""
     promised = checked.promised_rate
     if promised is None or checked.images_needed is None:
         return []
-    sentence = f"promised:      at most {_percent(promised)} false alarms with 95 % confidence"
-    if promised > checked.false_alarm_rate:
+    sentence = f"promised:      at most {percent(promised)} false alarms with 95 % confidence"
+    if promised > checked.false_alarm_rate and not by_hand:
         sentence += (
-            f"; half of that from {checked.halving_images} good images, {_percent(checked.false_alarm_rate)} from "
+            f"; half of that from {checked.halving_images} good images, {percent(checked.false_alarm_rate)} from "
             f"{checked.images_needed} (now {checked.calibrated})"
         )
     return [sentence]
 
 
 def _words(rate: Rate) -> str:
-    return f"{rate.count} of {rate.total}, {_percent(rate.rate)} ({_percent(rate.low)} to {_percent(rate.high)}) of the"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
+    return f"{rate.count} of {rate.total}, {percent(rate.rate)} ({percent(rate.low)} to {percent(rate.high)}) of the"

@@ -40,7 +40,7 @@ def add_parser(verbs: Subparsers) -> None:
         "--task", metavar="NAME", help="the task of the store whose bank scores labelled images, or is exported"
     )
     what.add_argument("--with-bank", action="store_true", help="put the scoring of the task into the graph as well")
-    add_false_alarms(what, "for the threshold in the graph (default: that of the preset, 0.025)")
+    add_false_alarms(what, "for the threshold in the graph (default: as the task is set)")
 
     compared = parser.add_argument_group("what it is compared on")
     compared.add_argument(

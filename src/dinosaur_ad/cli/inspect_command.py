@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,12 +28,11 @@ from dinosaur_ad.cli._parser import (
     task_name,
 )
 from dinosaur_ad.cli._progress import Progress
-from dinosaur_ad.cli._results import ANOMALOUS, NORMAL, UNKNOWN, WRITERS
+from dinosaur_ad.cli._results import ANOMALOUS, NORMAL, UNKNOWN, WRITERS, shifted_sentence
 from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
     from dinosaur_ad.cluster import Fleet
-    from dinosaur_ad.core.drift import ShiftNotice
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.inspection import Inspection
 
@@ -157,17 +155,8 @@ def inspect(arguments: argparse.Namespace) -> int:
             progress.update(done)
     say(count.sentence())
     for name, notice in watch.notices(detector.store).items():
-        say(_shifted(name, notice))
+        say(f"warning: {shifted_sentence(name, notice)}")
     return count.exit_code(tell_anomalies=arguments.exit_code)
-
-
-def _shifted(name: str, notice: ShiftNotice) -> str:
-    """That the good parts of a task no longer look like those it learned, and what to do."""
-    return (
-        f"warning: the good parts of '{name}' look different from those learned (scores higher by about "
-        f"{notice.deviations or 0.0:.1f} deviations, noticed with its image {notice.noticed_at}): if light or camera "
-        f"changed, teach it with: dinosaur recalibrate {shlex.quote(name)} IMAGES"
-    )
 
 
 def _why_left_out(detector: Dinosaur | Fleet, name: str) -> str:

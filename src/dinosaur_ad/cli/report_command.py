@@ -53,13 +53,15 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("--good", metavar="DIR", action="append", default=[], help="images known to be good: a check")
     parser.add_argument("--bad", metavar="DIR", action="append", default=[], help="images known to be bad")
     add_false_alarms(
-        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: the preset's, 0.025)"
+        parser, "share of normal images that may be called anomalous, like 0.01 or 1%% (default: as each task is set)"
     )
 
 
 def report(arguments: argparse.Namespace) -> int:
     """Inspect images and write the page; its path is printed."""
     from dinosaur_ad._atomic import write_atomic
+    from dinosaur_ad.bank.shifting import ShiftWatch
+    from dinosaur_ad.cli._results import shifted_sentence
     from dinosaur_ad.inspection import Rejected
     from dinosaur_ad.page.image_page import headline, image_page
     from dinosaur_ad.page.image_results import ImageResults
@@ -68,21 +70,25 @@ def report(arguments: argparse.Namespace) -> int:
     labels = _labelled_images(arguments)
     detector = open_store(arguments, **encoder_options(arguments))
     say_overlays_left_out([*arguments.images, *arguments.good, *arguments.bad])
-    results = ImageResults()
+    results, watch = ImageResults(), ShiftWatch()
     with Progress(detector, len(labels)) as progress:
         stream = detector.stream(list(labels), task=arguments.task, false_alarms=arguments.false_alarms)
         for done, (result, label) in enumerate(zip(stream, labels.values(), strict=True), start=1):
             results.add(result, label)
+            if label != BAD:
+                watch.take(result)
             if isinstance(result, Rejected):
                 with progress.writing():
                     report_rejected([result])
             else:
                 progress.announce()
             progress.update(done)
+    for name, notice in watch.notices(detector.store).items():
+        results.warnings.append(f"Warning: {shifted_sentence(name, notice)}.")
     page = image_page(results, _made_by(detector, arguments.store), _drawing_bar())
     _refuse_place(arguments.out, arguments.store)  # again: inspecting may have taken hours
     write_atomic(arguments.out, page.encode())
-    say(headline(results))
+    say(headline(results), *results.warnings)
     show(str(arguments.out))
     return _exit_code(results)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dinosaur_ad._text import RAREST, printable
+from dinosaur_ad._text import RAREST, percent, printable
 from dinosaur_ad.cli._console import EXIT_ERROR, EXIT_OK, say, show, show_json, table
 from dinosaur_ad.cli._parser import Parser, Subparsers, add_store, add_verb, open_store, task_name
 from dinosaur_ad.cli._progress import counted
@@ -111,8 +111,7 @@ def tasks(arguments: argparse.Namespace) -> int:
 def described(settings: TaskSettings) -> str:
     """How a task is set, for a line."""
     share = settings.false_alarms
-    percent = f"{share * 100:.2g}" if share >= RAREST else f"less than {RAREST * 100:.4f}"
-    rate = f"{percent} % of normal images"
+    rate = f"{percent(share) if share >= RAREST else f'less than {RAREST * 100:.4f} %'} of normal images"
     sensitivity = f"set by hand, exceeded by {rate}" if settings.fixed_threshold else f"for {rate}"
     inspected = "all of the image" if settings.inspected == 1 else f"{settings.inspected:.0%} of the image"
     smallest = f", no region below {settings.smallest_area} pixels" if settings.smallest_area else ""

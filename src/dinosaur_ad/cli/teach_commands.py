@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dinosaur_ad._text import did_you_mean, printable
+from dinosaur_ad._text import did_you_mean, percent, printable
 from dinosaur_ad.cli._console import EXIT_OK, EXIT_UNREADABLE, report_rejected, say, show
 from dinosaur_ad.cli._overlays import say_overlays_left_out
 from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store, task_name
 from dinosaur_ad.cli._progress import TEACHING, Progress
+from dinosaur_ad.cli._suspects import refuse_place, shown_if_refused, write_sheet
 from dinosaur_ad.cli.tasks_command import say_removed
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
 
@@ -31,7 +32,9 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("name", metavar="NAME", type=task_name, help="what the task is called")
     add_images(parser)
     add_store(parser)
-    parser.add_argument("--preset", metavar="default|paper", help="settings of a new store (default: default)")
+    parser.add_argument(
+        "--preset", metavar="default|fast|best|paper", help="settings of a new store (default: default)"
+    )
     parser.add_argument("--encoder", metavar="NAME", help="encoder of a new store; see: dinosaur weights list")
     parser.add_argument("--seed", metavar="N", type=int, help="seed of a new store (default: 0)")
     parser.add_argument("--replace", action="store_true", help="learn a task of that name anew")
@@ -82,9 +85,17 @@ def add_parser(verbs: Subparsers) -> None:
     add_store(parser)
 
 
-def add_force(parser: argparse.ArgumentParser) -> None:
+def add_force(
+    parser: argparse.ArgumentParser, words: str = "learn images too that do not seem to belong there"
+) -> None:
     """Add the option that overrules the guard."""
-    parser.add_argument("--force", action="store_true", help="learn images too that do not seem to belong there")
+    parser.add_argument("--force", action="store_true", help=words)
+    parser.add_argument(
+        "--suspects",
+        metavar="FILE.png",
+        type=Path,
+        help="write a sheet with the pictures that are refused or warned of; an earlier one is replaced",
+    )
 
 
 def add_position(parser: argparse.ArgumentParser, words: str) -> None:
@@ -102,8 +113,8 @@ def learn(arguments: argparse.Namespace) -> int:
     from dinosaur_ad.detector import Dinosaur
     from dinosaur_ad.encoders.options import EncoderOptions
 
+    refuse_place(arguments.suspects)
     _refuse_unknown(arguments)
-
     detector = Dinosaur(
         arguments.store,
         encoder=arguments.encoder,
@@ -120,7 +131,7 @@ def learn(arguments: argparse.Namespace) -> int:
         )
     detector.waiting = say
     say_overlays_left_out([*arguments.images, *(arguments.held_out or [])])
-    with interruptible(arguments), Progress(detector, then=TEACHING) as progress:
+    with taught(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.learn(
             arguments.name,
             arguments.images,
@@ -149,10 +160,11 @@ def _refuse_unknown(arguments: argparse.Namespace) -> None:
 
 def update(arguments: argparse.Namespace) -> int:
     """Add images to a task."""
+    refuse_place(arguments.suspects)
     detector = open_store(arguments, **encoder_options(arguments))
     detector.waiting = say
     say_overlays_left_out(arguments.images)
-    with interruptible(arguments), Progress(detector, then=TEACHING) as progress:
+    with taught(arguments), Progress(detector, then=TEACHING) as progress:
         learned = detector.update(
             arguments.name, arguments.images, position=arguments.position, force=arguments.force, progress=progress
         )
@@ -221,6 +233,7 @@ def report_learned(arguments: argparse.Namespace, detector: Dinosaur, learned: L
     if known := len(learned.duplicates):
         say(f"left out: {known} image{'s' * (known != 1)} that the task knew already, or that came twice")
     _warn_of_suspects(learned)
+    write_sheet(arguments.suspects, [(each.path, each.reason) for each in learned.suspects])
     if learned.not_ready:
         say(f"warning: not ready to judge: {learned.not_ready}")
     if not learned.images:
@@ -237,7 +250,7 @@ def report_learned(arguments: argparse.Namespace, detector: Dinosaur, learned: L
         threshold += f", {learned.threshold_ratio:.2f} times that of before on its scale"
     rate = "set by hand" if asked.fixed_threshold else f"at most {asked.false_alarms * 100:.3g} % false alarms asked"
     show(f"{what} in {sum(learned.seconds.values()):.1f} s: {threshold} ({rate}), {learned.bytes / 1e6:.1f} MB")
-    show(*promises(learned, asked.false_alarms))
+    show(*promises(learned, None if asked.fixed_threshold else asked.false_alarms))
     if learned.position:
         show(position_line(record))
     chosen = describe(record.manifest)  # not empty where a budget or another precision was asked for
@@ -266,14 +279,19 @@ def position_line(record: TaskRecord) -> str:
     return f"position: {position} ({how}{advice})"
 
 
-def promises(learned: Learned, false_alarms: float) -> list[str]:
-    """What can be promised of a task, a line each: the share of false alarms, and the smallest defect."""
+def promises(learned: Learned, false_alarms: float | None) -> list[str]:
+    """What can be promised of a task, a line each: the share of false alarms, and the smallest defect.
+
+    ``false_alarms`` is what was asked for; None where a threshold was set by hand.
+    """
     lines = []
     if learned.promised_rate is not None and learned.images_needed is not None:
-        more = f"; for {100 * false_alarms:g} % take {learned.images_needed}"
+        more = ""
+        if false_alarms is not None and learned.promised_rate > false_alarms:
+            more = f"; for {100 * false_alarms:.3g} % take {learned.images_needed}"
         lines.append(
-            f"with {learned.calibrated} images: at most {100 * learned.promised_rate:.2g} % false alarms with 95 % "
-            f"confidence{more if learned.promised_rate > false_alarms else ''}"
+            f"with {learned.calibrated} images: at most {percent(learned.promised_rate)} false alarms with 95 % "
+            f"confidence{more}"
         )
     if learned.photo_size is not None:
         height, width = learned.photo_size
@@ -298,6 +316,13 @@ def _warn_of_suspects(learned: Learned) -> None:
         say(f"warning: perhaps not a normal image of '{learned.task}': {printable(each.path)} ({each.reason})")
     if (more := len(learned.suspects) - SUSPECTS_NAMED) > 0:
         say(f"warning: {more} more such image{'s' * (more != 1)}")
+
+
+@contextmanager
+def taught(arguments: argparse.Namespace) -> Iterator[None]:
+    """As :func:`interruptible`, and a refusal shows its suspects where that is asked for."""
+    with interruptible(arguments), shown_if_refused(arguments.suspects):
+        yield
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dinosaur_ad._text import printable
+from dinosaur_ad._text import percent, printable
 from dinosaur_ad.cli._console import EXIT_OK, EXIT_UNREADABLE, say, show, show_json, table
 from dinosaur_ad.cli._parser import (
     Subparsers,
@@ -129,9 +129,7 @@ def _line(event: WatchEvent) -> str:
         what = f"{found.verdict}  {found.task}  {found.score:.3f} / {found.threshold:.3f}"
         return f"{what}  {printable(event.path)}"
     if event.kind == "proposed":
-        rate = (
-            "" if event.promised_rate is None else f"; at most {100 * event.promised_rate:.2g} % false alarms promised"
-        )
+        rate = "" if event.promised_rate is None else f"; at most {percent(event.promised_rate)} false alarms promised"
         suspects = "".join(f"; suspect: {printable(each.path, 80)} ({each.reason})" for each in event.suspects[:3])
         return f"proposed  {event.proposal}  {event.reason}{rate}{suspects}"
     if event.kind in ("merge proposed", "split proposed"):

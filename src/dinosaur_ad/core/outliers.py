@@ -6,6 +6,8 @@ tiles) with the default encoder, in 50 to 700 random draws of each size: docs/st
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -173,3 +175,16 @@ def highest_threshold_ratio(images: int) -> float:
     1.375
     """
     return 1.3 + 1.5 / images
+
+
+def highest_deviation(images: int) -> float:
+    """How many deviations above the mean the calibration score of a normal image may lie, with several readings.
+
+    Such scores are in units of their own spread, which an odd image widens, so that it hardly reaches twice the median.
+    Clean sets of 10, 20, 40, 80, 160 reach 4.1, 3.8, 4.1, 4.3, 4.3 (one odd cable 5.7); an image with a defect that is
+    seen 4 to 5, 7, 10 in sets of 10, 20, 40.
+
+    >>> highest_deviation(20), highest_deviation(160)
+    (4.0, 4.8)
+    """
+    return 4 + max(0.0, 0.4 * math.log2(images / 40))

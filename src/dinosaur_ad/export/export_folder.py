@@ -164,8 +164,10 @@ def _bank_line(manifest: Manifest) -> str:
     bank = manifest.bank
     if bank is None:
         return ""
+    share = bank.get("inspected", 1.0)
+    inspected = "" if share == 1 else f"Only {share:.0%} of the image is inspected; outside of it the map is zero.\n"
     return (
         f"It scores images of the task '{bank['task']}' in the graph; an image is anomalous above\n"
         f"{bank['threshold']:.6g} (false alarms asked for: {bank['false_alarms']:g}). "
-        "Images of other tasks must not be given to it.\n"
+        f"Images of other tasks must not be given to it.\n{inspected}"
     )

@@ -7,6 +7,7 @@ compared with float32 (:mod:`.gate`). Only what passes is moved into place; othe
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -320,11 +321,10 @@ def _calibration(preset: Preset, stored: Bank | None, normals: Sequence[Path]) -
 def _with_bank(
     model: onnx.ModelProto, bank: Bank, preset: Preset, reference: Encoder, false_alarms: float | None
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    settings = bank.settings
-    if settings.zones is not None or settings.smallest_area:
+    if bank.settings.smallest_area:
         raise InputError(
-            f"The task '{bank.record.name}' has zones or a smallest area, which a graph with its bank does not know; "
-            "leave out --with-bank, or take them away: dinosaur set --no-zones --smallest-area 0."
+            f"The task '{bank.record.name}' has a smallest area, which a graph with its bank does not know; leave out "
+            f"--with-bank, or take it away: dinosaur set {shlex.quote(bank.record.name)} --smallest-area 0."
         )
     position = bank.position
     if position is not None and (position.registered or position.kind == "free"):
@@ -335,7 +335,8 @@ def _with_bank(
     asked = None if false_alarms is None else check_rate(false_alarms)
     threshold, rate = bank.sensitivity(preset, asked)
     controls = controls_of(bank, preset, FeatureExtractor(preset, lambda: reference))
-    if reason := why_not_ready(bank.record.name, threshold, controls.scores, bank.headroom):
+    by_hand = asked is None and bank.settings.threshold is not None
+    if reason := why_not_ready(bank.record.name, threshold, controls.scores, bank.headroom, by_hand=by_hand):
         raise InputError(reason)
     limit = unknown_limit(bank, preset, controls)
     facts = {
@@ -350,8 +351,9 @@ def _with_bank(
         "channels": bank.packed.channels,
         "readings": list(preset.readings),
         "exposure": list(bank.exposure) if bank.exposure else None,
+        "inspected": 1.0 if bank.zone is None else round(bank.zone.share, 4),
     }
-    graph_bank = GraphBank(bank.memory, threshold, limit, bank.scale, bank.exposure)
+    graph_bank = GraphBank(bank.memory, threshold, limit, bank.scale, bank.exposure, bank.zone)
     return add_bank(model, graph_bank, preset, reference.tail), facts
 
 

@@ -23,6 +23,7 @@ from dinosaur_ad.core.exposure import Exposure
 from dinosaur_ad.core.map_shape import RECTANGLES, place_of_rest
 from dinosaur_ad.core.quantise import scaled_norms
 from dinosaur_ad.core.readings import COARSE_RADIUS, LEAST, SPREAD, TOP, ReadingScale, spread_out, windows
+from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.encoders.graph.forms import copied
 from dinosaur_ad.encoders.graph.vit_graph import GraphBuilder
 from dinosaur_ad.export.exposure_graph import add_exposure
@@ -38,13 +39,14 @@ END = 2**31 - 1
 
 class GraphBank(NamedTuple):
     """What of a task goes into a graph: what images are compared with, what is usual for each reading where there are
-    several, the exposure that images are matched to, and where verdicts change."""
+    several, the exposure that images are matched to, where verdicts change, and what of an image is inspected."""
 
     memory: Memory
     threshold: float
     unknown_level: float = math.inf
     scale: ReadingScale | None = None
     exposure: Exposure | None = None
+    zone: Zone | None = None
 
 
 def add_bank(model: onnx.ModelProto, bank: GraphBank, preset: Preset, tail: int = 0) -> onnx.ModelProto:
@@ -65,15 +67,19 @@ def add_bank(model: onnx.ModelProto, bank: GraphBank, preset: Preset, tail: int 
         features = maker.op("MatMul", features, maker.constant(packed.basis_CK.astype(np.float32)))
     point = _distances(maker, features, packed, preset.radius, "bank")
     if bank.scale is None:
-        maker.op("Reshape", point, maker.constant(np.array([-1, height, width])), output="map")
-        _pool(maker, point, height * width, preset.top, output="score")
+        inside = _inside(maker, point, bank.zone)
+        maker.op("Reshape", inside, maker.constant(np.array([-1, height, width])), output="map")
+        _pool(maker, inside, _inspected(height * width, bank.zone), preset.top, output="score")
+        looked_at = point
     else:
-        _add_readings(maker, features, point, bank.memory, bank.scale, preset)
+        _add_readings(maker, features, point, bank, bank.scale, preset)
+        looked_at = _only(maker, point, bank.zone)
     # Not "greater": a score that is no number must alarm.
     within = maker.op("LessOrEqual", "score", maker.constant(np.array(bank.threshold, np.float32)))
     maker.op("Not", within, output="anomalous")
     limit = maker.constant(np.array(bank.unknown_level, np.float32))
-    maker.op("Greater", _median(maker, point, height * width), limit, output="unknown")
+    patches = _inspected(height * width, bank.zone if bank.scale else None)
+    maker.op("Greater", _median(maker, looked_at, patches), limit, output="unknown")
     fused.graph.node.extend(maker.nodes)
     fused.graph.initializer.extend(maker.constants)
     value = helper.make_tensor_value_info
@@ -144,7 +150,7 @@ def _bank_constant(maker: GraphBuilder, bank: PackedVectors, name: str) -> str:
 
 def _pool(maker: GraphBuilder, distances: str, patches: int, top: float, output: str | None = None) -> str:
     """Distances (N, L) to image scores (N,), as :func:`~dinosaur_ad.core.pooling.pool` does it."""
-    count = min(patches, max(1, round(top * patches)))
+    count = max(1, min(patches, round(top * patches)))
     if count == 1:
         return maker.op("ReduceMax", distances, maker.axes(1), keepdims=0, output=output)
     largest = maker.op("TopK", distances, maker.constant(np.array([count])), unused="where", axis=1)
@@ -163,10 +169,11 @@ def _median(maker: GraphBuilder, distances: str, patches: int) -> str:
 
 
 def _add_readings(
-    maker: GraphBuilder, features: str, point: str, memory: Memory, scale: ReadingScale, preset: Preset
+    maker: GraphBuilder, features: str, point: str, bank: GraphBank, scale: ReadingScale, preset: Preset
 ) -> None:
     """The outputs ``score`` and ``map``, as :func:`~dinosaur_ad.core.readings.fuse` makes them."""
     height, width = scale.usual_HW.shape
+    coarse = bank.memory.coarse
     scores, maps = [], []
     for name in preset.readings:
         distances, places = point, height * width
@@ -174,14 +181,43 @@ def _add_readings(
             share_L = np.sqrt(np.float32(scale.usual_HW.mean()) / scale.usual_HW).reshape(1, -1)
             distances = maker.op("Mul", point, maker.constant(share_L))
         elif name == "coarse":
-            assert memory.coarse is not None
-            places = int(np.prod(memory.coarse.values_HWMK.shape[:2]))
+            assert coarse is not None
+            places = int(np.prod(coarse.values_HWMK.shape[:2]))
             averaged = _windows(maker, features, height, width)
-            distances = _distances(maker, averaged, memory.coarse, COARSE_RADIUS, "bank_coarse")
+            distances = _distances(maker, averaged, coarse, COARSE_RADIUS, "bank_coarse")
+        distances = _inside(maker, distances, bank.zone, windows=name == "coarse")
+        places = _inspected(places, bank.zone, windows=name == "coarse")
         scores.append(_pool(maker, distances, places, TOP[name]))
         maps.append(_spread_out(maker, distances, height, width) if name == "coarse" else distances)
     _fuse(maker, scores, scale, output="score")
-    _shape(maker, _fuse(maker, maps, scale, preset.map_softness), scale, preset)
+    fused = _inside(maker, _fuse(maker, maps, scale, preset.map_softness), bank.zone)
+    _shape(maker, fused, scale, preset, bank.zone)
+
+
+# --- what is inspected ---
+
+
+def _mask(zone: Zone, *, windows: bool) -> NDArray[np.bool_]:
+    return zone.windows_hw if windows else zone.patches_HW
+
+
+def _inside(maker: GraphBuilder, distances: str, zone: Zone | None, *, windows: bool = False) -> str:
+    """Distances (N, L), zero outside a zone. Multiplied: what is no number stays none."""
+    if zone is None:
+        return distances
+    return maker.op("Mul", distances, maker.constant(_mask(zone, windows=windows).reshape(1, -1).astype(np.float32)))
+
+
+def _only(maker: GraphBuilder, distances: str, zone: Zone | None) -> str:
+    """Distances (N, L) of the patches in a zone alone, (N, l)."""
+    if zone is None:
+        return distances
+    return maker.op("Gather", distances, maker.constant(np.flatnonzero(zone.patches_HW)), axis=1)
+
+
+def _inspected(places: int, zone: Zone | None, *, windows: bool = False) -> int:
+    """How many of so many places are inspected."""
+    return places if zone is None else int(_mask(zone, windows=windows).sum())
 
 
 def _windows(maker: GraphBuilder, features: str, height: int, width: int) -> str:
@@ -235,16 +271,18 @@ def _fuse(
     return maker.op("Exp", maker.op("Mul", fused, unit), output=output)
 
 
-def _shape(maker: GraphBuilder, fused: str, scale: ReadingScale, preset: Preset) -> None:
+def _shape(maker: GraphBuilder, fused: str, scale: ReadingScale, preset: Preset, zone: Zone | None) -> None:
     """The output ``map`` of fused values (N, H*W), as :func:`~dinosaur_ad.core.map_shape.shaped` makes it."""
     height, width = scale.usual_HW.shape
     if preset.map_closing:
         gaps = maker.op("Neg", _highest(maker, maker.reshape(fused, -1, 1, height, width)))
         closed = maker.reshape(maker.op("Neg", _highest(maker, gaps)), -1, height * width)
         fused = maker.op("Mul", _power(maker, fused, 1 - preset.map_closing), _power(maker, closed, preset.map_closing))
+        fused = _inside(maker, fused, zone)
     if preset.map_relative and scale.map_rest > 0:
-        count = height * width - place_of_rest(height * width)
-        largest = maker.op("TopK", fused, maker.constant(np.array([count])), unused="where", axis=1)
+        places = _inspected(height * width, zone)
+        count = places - place_of_rest(places)
+        largest = maker.op("TopK", _only(maker, fused, zone), maker.constant(np.array([count])), unused="where", axis=1)
         own = maker.slice(largest, count - 1, count, axis=1)
         share = maker.op("Div", own, maker.constant(np.array(scale.map_rest, np.float32)))
         fused = maker.op("Mul", fused, _power(maker, share, -preset.map_relative))

@@ -16,6 +16,7 @@ from dinosaur_ad.bank.image_features import FeatureExtractor, PreparedImage
 from dinosaur_ad.core.exposure import Exposure, match_exposure, measure_exposure, usual_exposure
 from dinosaur_ad.core.features import combine_blocks
 from dinosaur_ad.core.readings import Distances, ReadingScale
+from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.encoders import Encoder, Tokens
 from dinosaur_ad.presets import Preset
 
@@ -32,18 +33,21 @@ class Reading(NamedTuple):
 
 class Scorer(NamedTuple):
     """A bank as the parity check uses it: distances to it, what is usual for its readings where there are several, and
-    the exposure that images are matched to. Of a pair, the last ``tail`` channels are the second network's."""
+    the exposure that images are matched to. Of a pair, the last ``tail`` channels are the second network's. Only a
+    ``zone`` is inspected, if there is one."""
 
     preset: Preset
     distances: Callable[[Floats], Distances]
     scale: ReadingScale | None
     exposure: Exposure | None
     tail: int = 0
+    zone: Zone | None = None
 
     @classmethod
     def of(cls, bank: Bank, preset: Preset, tail: int = 0) -> Scorer:
         """The bank of a store."""
-        return cls(preset, lambda patches: bank.distances(patches, preset.radius), bank.scale, bank.exposure, tail)
+        distances = partial(bank.distances, radius=preset.radius)
+        return cls(preset, distances, bank.scale, bank.exposure, tail, bank.zone)
 
     @classmethod
     def taught(cls, reference: Encoder, preset: Preset, normals: Pixels, exposure: Exposure | None) -> Scorer:
@@ -74,7 +78,8 @@ class Scorer(NamedTuple):
             tail=self.tail,
         )
         distances = self.distances(patches_NHWC)
-        return Reading(read_images(distances, preset, self.scale).score_N, levels(distances))
+        score_N = read_images(distances, preset, self.scale, self.zone).score_N
+        return Reading(score_N, levels(distances, self.zone if self.scale else None))
 
 
 def exposure_of(preset: Preset, normals: Pixels) -> Exposure | None:

@@ -243,7 +243,7 @@ def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspect
     after = x + pen.textlength(verdict, font=font(20)) + 12
     unknown = inspection.verdict == "unknown"
     task = f"nearest: {inspection.task}" if unknown else inspection.task
-    pen.text((after, top + 12), _elided(pen, task, 15, x + room - after), fill=_INK, font=font(15))
+    pen.text((after, top + 12), elided(pen, task, 15, x + room - after), fill=_INK, font=font(15))
     numbers = f"score {inspection.score:.3g}   threshold {inspection.threshold:.3g}   p = {inspection.p_value:.2g}"
     if unknown:
         numbers = f"differs all over, {inspection.level_ratio:.1f} times as much as a good part"
@@ -260,7 +260,7 @@ def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspect
     pen.line([(x + bar.width / 2, top + 60), (x + bar.width / 2, top + 72)], fill=_INK)
 
 
-def _elided(pen: ImageDraw.ImageDraw, text: str, size: int, room: float) -> str:
+def elided(pen: ImageDraw.ImageDraw, text: str, size: int, room: float) -> str:
     """``text``, or as much of its beginning as fits."""
     if pen.textlength(text, font=font(size)) <= room:
         return text

@@ -63,7 +63,8 @@ def headline(results: ImageResults) -> str:
 
 def _head(results: ImageResults) -> Html:
     judged = results.count(NORMAL) + results.count(ANOMALOUS)
-    expected = results.false_alarms * judged
+    lowest, highest = results.false_alarms()
+    expected = results.expected_alarms()
     by_chance = f"about {expected:.0f}" if expected >= 1 else "fewer than one"
     tiles = [
         tile(str(results.count(ANOMALOUS)), "anomalous", "score above the threshold of the task"),
@@ -81,9 +82,10 @@ def _head(results: ImageResults) -> Html:
     if aurocs := results.aurocs():
         note = "mean of the tasks" if len(aurocs) > 1 else "how well scores rank bad above good; 1 is perfect"
         tiles.append(tile(f"{sum(aurocs.values()) / len(aurocs):.3f}", "image AUROC", note))
+    rates = f"{100 * lowest:.3g} %" if lowest == highest else f"{100 * lowest:.3g} to {100 * highest:.3g} %"
+    allowed = f"The threshold{'s' * (lowest != highest)} allow{'s' * (lowest == highest)} {rates} false alarms"
     lead = (
-        f"The threshold allows {100 * results.false_alarms:g} % false alarms: if all {judged} judged images were good, "
-        f"{by_chance} of them would be called anomalous by chance."
+        f"{allowed}: if all {judged} judged images were good, {by_chance} of them would be called anomalous by chance."
     )
     return element(
         "header",
@@ -95,12 +97,14 @@ def _head(results: ImageResults) -> Html:
 
 
 def _notices(results: ImageResults) -> Html:
-    """What a reader must know before trusting the verdicts: damaged tasks, tasks that cannot judge, a fallback."""
+    """What a reader must know before trusting the verdicts: damaged tasks, tasks that cannot judge, a fallback, a light
+    or a camera that changed."""
     found = [f"Not compared with the damaged task {printable(name)}; see: dinosaur tasks --verify." for name in
              sorted(results.left_out)]  # fmt: skip
     # What an unknown image differs by stands beside it.
     judging = (row for row in results.rows if row.verdict != UNKNOWN)
     found += dict.fromkeys(printable(row.reason, 2000) for row in judging if row.reason)
+    found += [printable(each, 2000) for each in results.warnings]
     if results.fallback:
         found.append(f"The encoder did not run as asked: {printable(results.fallback, 2000)}")
     return element("ul", *(element("li", each) for each in found), class_="notices") if found else Html("")
@@ -218,7 +222,7 @@ def _card(row: ImageRow, inspection: Inspection, name: str) -> Html:
         element("span", name, class_="path"),
         element("span", _score_words(row)),
         element("span", printable(row.reason, 300) if row.reason else odds(row.p_value)),
-        *([element("span", f"the image is {row.light}")] if row.light else []),
+        *([element("span", f"The image is {row.light}.")] if row.light else []),
     ]
     try:
         pixels = read_image(row.path)

@@ -31,6 +31,7 @@ class ImageRow:
     label: int | None
     ms: float
     light: str = ""
+    false_alarm_rate: float = 0.0
 
     @property
     def relative(self) -> float:
@@ -66,7 +67,7 @@ class ImageResults:
     inspections: dict[int, Inspection] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)
     fallback: str | None = None
-    false_alarms: float = 0.0
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, result: Inspection | Rejected, label: int | None = None) -> None:
         """Take one result. Memory stays bounded: the map of an image that cannot be shown any more is dropped."""
@@ -86,11 +87,11 @@ class ImageResults:
                 label=label,
                 ms=result.ms.get("total", math.nan),
                 light=result.light,
+                false_alarm_rate=result.false_alarms,
             )
         )
         self.left_out.update(result.left_out)
         self.fallback = result.fallback or self.fallback
-        self.false_alarms = result.false_alarms
         if len(self.inspections) > 4 * (MOST_SHOWN + 2 * MOST_WRONG):
             kept = {index for group in self.shown() for index in group}
             self.inspections = {index: self.inspections[index] for index in kept}
@@ -100,6 +101,15 @@ class ImageResults:
         if verdict == NOT_READY:
             return sum(not row.judged and row.verdict != UNKNOWN for row in self.rows)
         return sum(row.verdict == verdict for row in self.rows)
+
+    def false_alarms(self) -> tuple[float, float]:
+        """The lowest and the highest rate of false alarms that the thresholds of the judged images allow."""
+        rates = [row.false_alarm_rate for row in self.rows if row.judged] or [0.0]
+        return min(rates), max(rates)
+
+    def expected_alarms(self) -> float:
+        """How many of the judged images would be called anomalous by chance if all of them were good."""
+        return sum(row.false_alarm_rate for row in self.rows if row.judged)
 
     def tasks(self) -> list[str]:
         """The tasks that images were assigned to, the most frequent first."""

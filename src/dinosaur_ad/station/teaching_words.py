@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dinosaur_ad._text import printable
+from dinosaur_ad._text import percent, printable
 from dinosaur_ad.inspection import Changed, Learned, TaskSettings
 
 NAMED = 3
 """Images that a sentence names."""
 
 
-def promise(learned: Learned, false_alarms: float) -> str:
+def promise(learned: Learned, settings: TaskSettings) -> str:
     """What can be promised of a product: the share of false alarms, and the smallest defect."""
     sentences = []
     if learned.promised_rate is not None and learned.images_needed is not None:
-        more = f"; for {100 * false_alarms:.3g} % take {learned.images_needed}"
+        asked = settings.false_alarms
+        more = f"; for {100 * asked:.3g} % take {learned.images_needed}"
         sentences.append(
-            f"With {learned.calibrated} images: at most {100 * learned.promised_rate:.2g} % false alarms with 95 % "
-            f"confidence{more if learned.promised_rate > false_alarms else ''}."
+            f"With {learned.calibrated} images: at most {percent(learned.promised_rate)} false alarms with 95 % "
+            f"confidence{more if learned.promised_rate > asked and not settings.fixed_threshold else ''}."
         )
     if learned.photo_size is not None:
         height, width = learned.photo_size
@@ -36,7 +37,7 @@ def learned_sentence(learned: Learned, what: str, settings: TaskSettings) -> str
             f"Nothing new for '{learned.task}': it knew these pictures already, and is as it was, of "
             f"{learned.total_images} images."
         )
-    sentences = [what, promise(learned, settings.false_alarms)]
+    sentences = [what, promise(learned, settings)]
     if learned.not_ready:
         sentences.append(f"It is not ready to judge: {learned.not_ready}")
     if learned.suspects:
@@ -66,7 +67,7 @@ def learned_json(learned: Learned, settings: TaskSettings) -> dict[str, Any]:
         "bytes": learned.bytes,
         "threshold": learned.threshold,
         "threshold_before": learned.threshold_before,
-        "promise": promise(learned, settings.false_alarms),
+        "promise": promise(learned, settings),
         "promised_rate": learned.promised_rate,
         "images_needed": learned.images_needed,
         "calibrated": learned.calibrated,

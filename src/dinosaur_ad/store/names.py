@@ -39,7 +39,7 @@ def check_task_name(name: str) -> str:
     if is_task_name(normal):
         return normal
     raise InputError(
-        f"A task cannot be called {printable(repr(name))}: use letters, digits, spaces and signs other than "
+        f"A task cannot be called {printable(repr(name), 60)}: use letters, digits, spaces and signs other than "
         f"{' '.join(_FORBIDDEN)} (at most {_MOST_BYTES} bytes), no dot or space at an end, no '-' at the start and no "
         f"name reserved by Windows, for example {_cleaned(normal)!r}."
     )
