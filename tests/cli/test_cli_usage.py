@@ -41,6 +41,10 @@ def usage_error(capsys: Capture, *argv: str) -> str:
         (["--versio"], "did you mean --version?"),
         (["tasks", "--store", "s", "--nothing-like-it"], "there is no option --nothing-like-it; see: dinosaur tasks"),
         (["undo", "a", "--store", "s", "x"], "it is not clear what 'x' should mean; see: dinosaur undo --help"),
+        (
+            ["export", "cap", "--out", "o"],
+            "what 'cap' should mean; a product is named by --task 'cap'; see: dinosaur export",
+        ),
         (["inspect", "x", "--store", "s", "--engine", "spark"], "--engine cannot be 'spark'; choose from: local, ray"),
     ],
 )

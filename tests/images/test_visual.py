@@ -116,6 +116,16 @@ def test_what_could_not_be_judged_does_not_look_normal() -> None:
     assert drawn[1][320, 320].tolist() == [255, 255, 255]  # boxed
 
 
+def test_a_part_that_cannot_be_judged_says_on_its_picture_what_to_do() -> None:
+    pixels = np.full((640, 640, 3), 90, np.uint8)
+    seen = replace(inspected(spot(0.3), shape=pixels.shape), verdict="not ready")
+    reasons = ("", "Its threshold is too high; teach it more.", "Too close; teach it more.", "So; set a lower one.")
+    silent, one, other, another = (overlay(pixels, replace(seen, reason=reason)) for reason in reasons)
+    assert not np.array_equal(silent, one)
+    np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(one, another)
+
+
 def test_the_normal_it_was_compared_with_is_shown_while_its_file_is_there(tmp_path: Path) -> None:
     like = tmp_path / "normal.png"
     Image.new("RGB", (64, 64), (10, 200, 30)).save(like)

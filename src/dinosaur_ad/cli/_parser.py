@@ -42,7 +42,9 @@ class Parser(argparse.ArgumentParser):
         known, left = super().parse_known_args(args, namespace)
         if left:
             words = ", ".join(f"'{printable(each, _SHOWN)}'" for each in left[:3])
-            self.error(f"it is not clear what {words} should mean")
+            named = len(left) == 1 and "--task" in self._option_string_actions and not left[0].startswith("-")
+            advice = f"; a product is named by --task {words}" if named else ""
+            self.error(f"it is not clear what {words} should mean{advice}")
         return known, left
 
     def _optional_verbs(self) -> dict[str, Parser]:

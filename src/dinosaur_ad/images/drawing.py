@@ -247,7 +247,9 @@ def _write_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, top: int, inspect
     numbers = f"score {inspection.score:.3g}   threshold {inspection.threshold:.3g}   p = {inspection.p_value:.2g}"
     if unknown:
         numbers = f"differs all over, {inspection.level_ratio:.1f} times as much as a good part"
-    pen.text((x, top + 36), numbers, fill=_INK, font=font(14))
+    if inspection.verdict == "not ready":
+        numbers = inspection.reason.rpartition("; ")[2].rstrip(".") or numbers  # what to do, for which there is room
+    pen.text((x, top + 36), elided(pen, numbers, 14, room), fill=_INK, font=font(14))
     bar = legend(min(room, 300), 9)
     sheet.paste(bar, (x, top + 62))
     marks: tuple[tuple[float, str, Literal["la", "ma", "ra"]], ...] = (
