@@ -244,7 +244,7 @@ def test_the_result_has_what_the_file_has(where: RunOptions) -> None:
     assert document["preset"] == result.overrides()
 
 
-def test_what_is_printed_makes_the_settings_chosen(where: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_printed_makes_the_settings_advised(where: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     import tomllib
 
     from dinosaur_ad.encoders import registry
@@ -253,8 +253,8 @@ def test_what_is_printed_makes_the_settings_chosen(where: RunOptions, monkeypatc
     entry = tomllib.loads(result.toml())["tiny-dinov2"]["preset"]
     monkeypatch.setitem(registry._REGISTRY, "tiny-dinov2", replace(get_spec("tiny-dinov2"), preset=entry))  # type: ignore[call-arg]
     preset = preset_for("default", "tiny-dinov2")
-    assert TuneSettings.from_json(preset.to_json()) == result.settings
-    assert preset == replace(DEFAULT, **vars(result.settings))
+    assert TuneSettings.from_json(preset.to_json()) == result.advised
+    assert preset == replace(DEFAULT, **vars(result.advised))
     assert isinstance(preset, Preset)
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bench_helpers import make_mvtec
 from cli_helpers import assert_refused
 
+from dinosaur_ad.bench.tune_results import TuneResult
+from dinosaur_ad.bench.tune_search import Measured, ProductChoice, start_for
 from dinosaur_ad.cli import main
+from dinosaur_ad.cli.bench_tune import print_tune
+from dinosaur_ad.encoders import get_spec
 
 Capture = pytest.CaptureFixture[str]
 PRODUCTS = ("fabric", "gear", "blister", "steel", "board")
@@ -53,6 +58,22 @@ def test_the_table_has_every_product_their_mean_and_the_preset(capsys: Capture, 
     again = capsys.readouterr()
     assert again.out == shown
     assert again.err == f"All that was measured is in {out}\n"
+
+
+@pytest.mark.parametrize("worse", [True, False])
+def test_a_choice_that_is_worse_on_products_it_was_not_made_on_is_not_advised(worse: bool, capsys: Capture) -> None:
+    spec = get_spec("dinov2s-focus")
+    start = start_for(spec)
+    other, low, high = replace(start, radius=2), Measured(0.90, 0.02, 0.6), Measured(0.94, 0.02, 0.7)
+    chosen, usual = (low, high) if worse else (high, low)
+    products = tuple(ProductChoice(name, other, chosen, usual, other, high) for name in "abc")
+    result = TuneResult(spec, start, products, other)
+    print_tune(result)
+    shown = capsys.readouterr().out
+    assert "chosen on all products: radius 2" in shown
+    assert ("Keep the default: what is chosen without a product ranks it worse (0.900) than the" in shown) == worse
+    assert ("radius = 2" in shown) != worse
+    assert result.to_json()["preset"] == ({} if worse else {"radius": 2})
 
 
 def test_the_file_is_named_after_the_encoder_unless_said(

@@ -126,9 +126,20 @@ class TuneResult:
         )
         return chosen, start, best
 
+    @property
+    def carries_over(self) -> bool:
+        """Whether what was chosen without a product is in the mean no worse on it than what the search started from."""
+        chosen, start, _ = self.means
+        return chosen.auroc >= start.auroc
+
+    @property
+    def advised(self) -> TuneSettings:
+        """The settings chosen over all products if such a choice carries over, and those of the start otherwise."""
+        return self.settings if self.carries_over else self.start
+
     def overrides(self) -> dict[str, Any]:
-        """The settings chosen over all products, as far as the preset ``default`` differs from them."""
-        usual, chosen = DEFAULT.to_json(), self.settings.to_json()
+        """The settings that are advised, as far as the preset ``default`` differs from them."""
+        usual, chosen = DEFAULT.to_json(), self.advised.to_json()
         changed = {name: chosen[name] for name in VARIED if chosen[name] != usual[name]}
         return {name: value for name, value in self.encoder.preset.items() if name not in VARIED} | changed
 

@@ -82,6 +82,11 @@ def print_tune(result: TuneResult) -> None:
     show(f"image AUROC a product with {result.encoder.description}", "")
     show(*table(header, rows, numeric=("AUROC", "false alarms", "recall", "default", "hindsight")))
     show("", f"chosen on all products: {result.settings.differences(result.start) or 'the default as it is'}")
+    if not result.carries_over:
+        show(
+            f"Keep the default: what is chosen without a product ranks it worse ({chosen.auroc:.3f}) than the default "
+            f"does ({start.auroc:.3f}); try again with more products and images."
+        )
     if result.overrides():
         show("for the encoder's entry in registry.toml:", "", *result.toml().splitlines())
 
