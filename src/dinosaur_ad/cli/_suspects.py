@@ -7,14 +7,15 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from PIL import Image, ImageDraw
-from PIL.PngImagePlugin import PngInfo
+from typing import TYPE_CHECKING
 
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad._text import printable
 from dinosaur_ad.cli._console import say
 from dinosaur_ad.errors import InputError, TeachingRefusedError
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw
 
 SIDE, LINE, SIZE, COLUMNS, MOST = 240, 20, 14, 4, 24
 """Pixels of a picture, of a line of text and of its letters, pictures a row, and pictures of a sheet."""
@@ -35,6 +36,8 @@ def refuse_place(out: Path | None) -> None:
 
 
 def _made_here(out: Path) -> bool:
+    from PIL import Image
+
     try:
         with Image.open(out, formats=["PNG"]) as image:
             return image.info.get("Software") == MARK
@@ -56,6 +59,8 @@ def write_sheet(out: Path | None, suspects: Sequence[tuple[str, str]]) -> None:
     """Write the pictures of suspects, each with its name and why it is one; nothing without ``out`` or suspects."""
     if out is None or not suspects:
         return
+    from PIL import Image, ImageDraw
+
     from dinosaur_ad.images.drawing import elided, font
 
     shown = suspects[:MOST]
@@ -75,6 +80,8 @@ def write_sheet(out: Path | None, suspects: Sequence[tuple[str, str]]) -> None:
 
 
 def _draw(sheet: Image.Image, pen: ImageDraw.ImageDraw, path: str, left: int, top: int) -> None:
+    from PIL import Image
+
     from dinosaur_ad.images.loading import read_image
 
     try:
@@ -88,6 +95,8 @@ def _draw(sheet: Image.Image, pen: ImageDraw.ImageDraw, path: str, left: int, to
 
 def _save(sheet: Image.Image, out: Path) -> None:
     """Whole or not at all."""
+    from PIL.PngImagePlugin import PngInfo
+
     about, buffer = PngInfo(), io.BytesIO()
     about.add_text("Software", MARK)
     sheet.save(buffer, "PNG", pnginfo=about)
