@@ -166,9 +166,10 @@ class Calibration:
 
             fused = read(counting)
             inspected = fused.map_NHW if self._zone is None else fused.map_NHW[:, self._zone.patches_HW]
-            usual = [n for n in counting if self.scored[n] >= 0] or self._learned
-            maps = fused.map_NHW if usual == counting else read(usual).map_NHW
-            scale = scale._replace(map_rest=float(np.median(rest(maps, self._zone))))
+            if self._preset.map_relative:
+                usual = [n for n in counting if self.scored[n] >= 0] or self._learned
+                maps = fused.map_NHW if usual == counting else read(usual).map_NHW
+                scale = scale._replace(map_rest=float(np.median(rest(maps, self._zone))))
             self._derived = scale, fused.score_N, float(np.median(inspected))
         return self._derived
 

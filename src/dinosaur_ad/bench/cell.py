@@ -71,7 +71,7 @@ def run_cell(
 
     The method of a finished cell is built only if a setting names a file (of weights, say) that could be another one
     now. With ``publish`` a cell is refused unless all of it is from one exact revision, and the result says so. Without
-    ``checkpoints`` nothing is written before the result; what an earlier run has left is resumed all the same.
+    ``checkpoints`` nothing is written before the result; tasks that an earlier run has finished are not done again.
     """
     if publish:
         refuse_unpublishable(place)

@@ -20,7 +20,7 @@ ATTEMPTS = 4
 """How often a group is learned, each time without the suspects of the time before."""
 
 
-class Learner(Protocol):
+class Adopter(Protocol):
     """What learning a proposed product needs of a detector."""
 
     @property
@@ -51,7 +51,7 @@ class TriedProduct(NamedTuple):
 
 
 def learn_without_suspects(
-    detector: Learner,
+    detector: Adopter,
     name: str,
     pictures: Sequence[KeptPicture],
     suspects: dict[int, tuple[str, float]],
@@ -81,7 +81,7 @@ def learn_without_suspects(
     return TriedProduct(None, suspects)
 
 
-def adopt(detector: Learner, tray: Tray, proposal: StoredProposal, progress: Progress | None = None) -> WatchEvent:
+def adopt(detector: Adopter, tray: Tray, proposal: StoredProposal, progress: Progress | None = None) -> WatchEvent:
     """Learn a proposal under the name that was chosen for it."""
     found = tray.pictures_of(proposal.id)
     pictures = [each for each in found if not each.suspect]

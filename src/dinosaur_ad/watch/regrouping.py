@@ -24,7 +24,8 @@ from dinosaur_ad.images.loading import digest
 from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned
 from dinosaur_ad.presets import Preset
-from dinosaur_ad.store import TaskRecord, TaskStore
+from dinosaur_ad.store import TaskRecord
+from dinosaur_ad.watch.adopting import Adopter
 from dinosaur_ad.watch.tray import ADOPTED, DISMISSED, LEARNING, OPEN, StoredProposal, Tray
 from dinosaur_ad.watch.watch_event import MERGE_PROPOSED, MERGED, SPLIT_PROPOSED, WatchEvent
 
@@ -45,25 +46,10 @@ LINKED = 0.5
 """Share of the pictures of each of two tasks that must be linked to one of the other."""
 
 
-class Merger(Protocol):
+class Merger(Adopter, Protocol):
     """What merging needs of a detector."""
 
     preset: Preset
-
-    @property
-    def store(self) -> TaskStore:
-        """Where tasks are kept."""
-
-    def learn(
-        self,
-        name: str,
-        images: Sequence[Path],
-        *,
-        replace: bool = False,
-        force: bool = False,
-        progress: Progress | None = None,
-    ) -> Learned:
-        """Teach a task."""
 
     def inspect(self, images: list[NDArray[np.uint8]], *, task: str | None = None) -> list[Inspection]:
         """Inspect images."""
@@ -73,9 +59,6 @@ class Merger(Protocol):
 
     def undo(self, name: str) -> str:
         """Take back the last change of a task."""
-
-    def forget(self, name: str) -> None:
-        """Remove a task."""
 
 
 # --- noticing ---

@@ -25,7 +25,7 @@ from dinosaur_ad.images.finding import find_images
 from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, Suspect
 from dinosaur_ad.store import TaskRecord
-from dinosaur_ad.watch.adopting import Learner, adopt, learn_without_suspects
+from dinosaur_ad.watch.adopting import adopt, learn_without_suspects
 from dinosaur_ad.watch.regrouping import Merger, finish_merge, note_passed, regrouped
 from dinosaur_ad.watch.threshold_keeping import Recalibrator, ThresholdKeeper
 from dinosaur_ad.watch.tray import ADOPTED as ADOPTED_STATUS
@@ -75,7 +75,7 @@ class GatherLimits(NamedTuple):
     proposals: int
 
 
-class Inspector(Learner, Recalibrator, Merger, Protocol):
+class Inspector(Recalibrator, Merger, Protocol):
     """What a watch needs of a detector."""
 
     def __len__(self) -> int: ...
