@@ -13,6 +13,8 @@ from PIL import Image
 import dinosaur_ad.basis
 from dinosaur_ad._text import columns
 from dinosaur_ad.cli import main
+from dinosaur_ad.cli._suspects import shown_if_refused
+from dinosaur_ad.errors import TeachingRefusedError
 
 Capture = pytest.CaptureFixture[str]
 
@@ -299,3 +301,14 @@ def test_suspects_are_shown_on_a_sheet(capsys: Capture, tmp_path: Path, store: P
         (tmp_path / "x.jpg", "is no name of a PNG file"),
     ):
         assert_refused(capsys, [*teach, str(place)], sentence, store)
+
+
+def test_a_refusal_about_no_image_in_particular_says_that_there_is_no_sheet(capsys: Capture, tmp_path: Path) -> None:
+    sheet = tmp_path / "suspects.png"
+    with pytest.raises(TeachingRefusedError), shown_if_refused(sheet):
+        raise TeachingRefusedError("Its threshold would move far.")
+    assert "no sheet of suspects was written to" in capsys.readouterr().err
+    assert not sheet.exists()
+    with pytest.raises(TeachingRefusedError), shown_if_refused(None):
+        raise TeachingRefusedError("Its threshold would move far.")
+    assert capsys.readouterr().err == ""

@@ -51,7 +51,10 @@ def shown_if_refused(out: Path | None) -> Iterator[None]:
     try:
         yield
     except TeachingRefusedError as error:
-        write_sheet(out, list(zip(error.paths, error.reasons, strict=False)))
+        suspects = list(zip(error.paths, error.reasons, strict=False))
+        write_sheet(out, suspects)
+        if out is not None and not suspects:
+            say(f"no sheet of suspects was written to {out}: this refusal is about no image in particular")
         raise
 
 
