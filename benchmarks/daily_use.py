@@ -55,10 +55,15 @@ JUNK = 300
 """Pictures without a product that each detector is shown (of those that learned from few images, the first draw)."""
 
 
-def shifted(pixels: Pixels) -> Pixels:
-    """To the right and down by 10 of 448 pixels; the border is repeated."""
-    step = round(10 * pixels.shape[0] / 448)
-    return np.pad(pixels, ((step, 0), (step, 0), (0, 0)), mode="edge")[: pixels.shape[0], : pixels.shape[1]]
+def shifted(right: float, down: float) -> Callable[[Pixels], Pixels]:
+    """By so many of 448 pixels, none of them negative; the border is repeated."""
+
+    def shift(pixels: Pixels) -> Pixels:
+        height, width, _ = pixels.shape
+        left, top = round(right * width / 448), round(down * height / 448)
+        return np.pad(pixels, ((top, 0), (left, 0), (0, 0)), mode="edge")[:height, :width]
+
+    return shift
 
 
 def turned(degrees: float) -> Callable[[Pixels], Pixels]:
@@ -100,7 +105,7 @@ def blurred(pixels: Pixels) -> Pixels:
 
 CONDITIONS: dict[str, Callable[[Pixels], Pixels]] = {
     "as photographed": lambda pixels: pixels,
-    "shifted by 10 of 448 pixels": shifted,
+    "shifted by 10 of 448 pixels": shifted(10, 10),
     "turned by 3 degrees": turned(3),
     "turned by 90 degrees": turned(90),
     "scaled by 2 %": scaled(1.02),

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +24,11 @@ import numpy as np
 
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
-from dinosaur_ad.bench.cell import CellSpec, run_cell
-from dinosaur_ad.bench.places import LocalPlace
-from dinosaur_ad.bench.results import CellResult
+from dinosaur_ad.bench.lessons import lesson, test_photos
+from dinosaur_ad.bench.metrics import task_tally
 from dinosaur_ad.core.metrics import auroc
-from dinosaur_ad.datasets import Scenario, loco_scenario, mtd_scenario, mvtec_scenario
-from dinosaur_ad.methods import MethodChoice, get_method
+from dinosaur_ad.datasets import Scenario, Task, loco_scenario, mtd_scenario, mvtec_scenario
+from dinosaur_ad.methods import Method, MethodChoice, Workbench, get_method
 from dinosaur_ad.presets import GAINED
 
 SETS = ("mvtec-loco", "mvtec-ad", "mtd-color-10")
@@ -54,28 +52,36 @@ def open_set(name: str, data: Path) -> Scenario:
     return replace(scenario, name=name, tasks=scenario.tasks[-1:])
 
 
-def rows_of(result: CellResult) -> list[dict[str, Any]]:
-    """A row a product."""
-    assert result.pixel is not None
-    rows = []
-    for task, found, pixel in zip(result.tasks, result.final, result.pixel, strict=True):
-        assert found.own_thresholds is not None
-        flagged = ~(found.scores <= found.own_thresholds)  # what is no number is flagged
-        row = {"task": task["name"], "train": task["train"], "auroc": round(auroc(found.scores, found.labels), 5)}
-        counts = {"good": found.labels == 0, "bad": found.labels == 1}
-        row |= {what: int(chosen.sum()) for what, chosen in counts.items()}
-        row |= {"flagged": int(flagged[counts["good"]].sum()), "missed": int((~flagged)[counts["bad"]].sum())}
-        rows.append(row | {"pixel_auroc": round(pixel["auroc"], 5), "aupro": round(pixel["aupro"], 5)})
-    return rows
+def row_of(method: Method, task: Task, seed: int) -> dict[str, Any]:
+    """What a method that has learned all tasks says of the test images of one of them, the task not named."""
+    photos, order = test_photos(task, seed)
+    scores, back = method.score(photos), np.argsort(order)
+    assert scores.thresholds is not None
+    assert scores.maps is not None
+    image, limits, map_NHW = scores.image[back], scores.thresholds[back], scores.maps[back]
+    labels = np.asarray([sample.label for sample in task.test])
+    flagged = ~(image <= limits)  # what is no number is flagged
+    row = {"task": task.name, "train": len(task.train), "auroc": round(auroc(image, labels), 5)}
+    counts = {"good": labels == 0, "bad": labels == 1}
+    row |= {what: int(chosen.sum()) for what, chosen in counts.items()}
+    row |= {"flagged": int(flagged[counts["good"]].sum()), "missed": int((~flagged)[counts["bad"]].sum())}
+    tally = task_tally(map_NHW, task.test)
+    return row | {"pixel_auroc": round(tally.auroc().value, 5), "aupro": round(tally.aupro(), 5)}
 
 
-def measured(choice: MethodChoice, scenario: Scenario, cache: DiskCache, say: Callable[[str], None]) -> dict[str, Any]:
-    """A cell of the benchmark with seed 0: its encoder, and a row a product. Its own files are not kept."""
-    with tempfile.TemporaryDirectory() as out:
-        spec = CellSpec(choice, scenario.name, seed=0)
-        result = run_cell(spec, scenario, LocalPlace(Path(out)), cache=cache, say=say)
-    encoder = {key: result.info[key] for key in ("description", "provider", "precision", "size")}
-    return {"encoder": encoder, "rows": rows_of(result)}
+def measured(
+    choice: MethodChoice, scenario: Scenario, cache: DiskCache, say: Callable[[str], None], seed: int = 0
+) -> dict[str, Any]:
+    """All products learned one after another, and then tested: the encoder, and a row a product. These are the figures
+    of a cell of the benchmark after its last task; it tests after each, which takes several times as long."""
+    method = choice.build(Workbench(seed, cache=cache, say=say))
+    for index, task in enumerate(scenario.tasks):
+        say(f"{scenario.name}, seed {seed}: learning {task.name}")
+        method.learn(lesson(scenario, index))
+    say(f"{scenario.name}, seed {seed}: testing all {len(scenario.tasks)} tasks")
+    rows = [row_of(method, task, seed) for task in scenario.tasks]
+    info = method.info()
+    return {"encoder": {key: info[key] for key in ("description", "provider", "precision", "size")}, "rows": rows}
 
 
 def run(arguments: argparse.Namespace) -> None:
