@@ -5,8 +5,9 @@
 
 All training images of a cell of the benchmark, and of the 509 good and 392 bad test tiles of each level only
 ``--judged`` of either kind. Levels get different ones, evenly spread, so that no tile is judged twice where that can
-be avoided, and with the next seed those of the level above. A cell with all of them takes hours without a GPU; this takes a quarter of an hour a drift and seed. What is
-measured is stored as it comes; the same command goes on where it was.
+be avoided, and with the next seed those of the level above. A cell with all of them takes hours without a GPU; this
+takes a quarter of an hour a drift and seed. What is measured is stored as it comes; the same command goes on where it
+was.
 """
 
 from __future__ import annotations
