@@ -32,7 +32,6 @@ from dinosaur_ad.bank.image_features import FeatureExtractor
 from dinosaur_ad.core.exposure import Exposure, measure_exposure, usual_exposure
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.core.readings import SPREAD, WEIGHT
-from dinosaur_ad.encoders import load_encoder
 from dinosaur_ad.encoders.options import EncoderOptions
 from dinosaur_ad.images.loading import read_image
 from dinosaur_ad.presets import DEFAULT
@@ -65,18 +64,15 @@ def observed(data: Path, product: str, options: EncoderOptions, cache: Path) -> 
         detector = Dinosaur(preset=DEFAULT, options=options)
         detector.learn(product, normals, held_out=held_out or None, force=True)
         results = detector.inspect(tests, task=product)
-        encoder = load_encoder(
-            size=DEFAULT.size, layers=DEFAULT.layers, provider=options.provider, precision=options.precision
-        )
-        extractor = FeatureExtractor(DEFAULT, lambda: encoder)
+        extractor = FeatureExtractor(DEFAULT, lambda: detector.encoder)
         pixels = {"train": prepared(normals), "test": prepared(tests)}
         exposure = usual_exposure(measure_exposure(pixels["train"]))
         found: dict[str, Any] = {
-            name: features(extractor, each, exposure).astype(np.float16) for name, each in pixels.items()
+            name: features(extractor, each, exposure) for name, each in pixels.items()
         }
         found["readings"] = np.asarray([list(each.readings.values()) for each in results])
         found["score"] = np.asarray([each.score for each in results])
-        found["encoder"] = "{0.encoder}; {0.provider} {0.precision}".format(results[0])
+        found["encoder"] = "{description}; {provider} {precision}".format(**detector.encoder.info())
         found["lab"] = np.asarray([path.parent.name != "good" for path in tests])
         cache.mkdir(parents=True, exist_ok=True)
         np.savez(path, **found)

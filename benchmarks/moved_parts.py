@@ -108,7 +108,8 @@ def measure(
             continue
         detector = Dinosaur(preset="default", options=options)
         detector.learn(product, normals, position=position, force=True)
-        row = {"stored": detector.store.record(product).manifest["position"]}
+        encoder = {key: detector.encoder.info()[key] for key in ("description", "provider", "precision")}
+        row = {"stored": detector.store.record(product).manifest["position"], "encoder": encoder}
         for name, change in changes().items():
             results = detector.inspect([change(each) for each in (*good, *bad)], task=product)
             row[name] = {
@@ -117,7 +118,6 @@ def measure(
                 "good": len(good),
                 "ms": round(float(np.median([each.ms["total"] - each.ms.get("read", 0) for each in results])), 1),
             }
-            row["encoder"] = {key: getattr(results[0], key) for key in ("encoder", "provider", "precision")}
             print(product, position, name, cell(row[name]), flush=True)
         rows[position] = row
         keep()
@@ -161,7 +161,7 @@ def table(document: dict[str, Any]) -> list[str]:
             both = position == "aligned" and "moving" not in found["positions"]
             words = "aligned, moving" if both else stored
             lines.append(f"| {product} | {words} | {' | '.join(cell(row[name]) for name in names)} |")
-            ran.add("{encoder}; {provider} {precision}".format(**row["encoder"]))
+            ran.add("{description}; {provider} {precision}".format(**row["encoder"]))
     return [*lines, "", f"{'; '.join(sorted(ran))}."]
 
 
