@@ -1,7 +1,8 @@
-"""What tests of several folders ask for by name: a real Ray cluster of two worker processes on this machine."""
+"""How all tests run, and what tests of several folders ask for by name: a Ray cluster of two worker processes here."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from types import FrameType
@@ -10,6 +11,11 @@ from typing import Any
 import pytest
 
 import dinosaur_ad  # noqa: F401 - before any run time that a test imports: it switches their telemetry off
+
+# One thread in each process that the tests start, and in their own: the threads of the numerical libraries wait for each
+# other in busy loops, and where a core has other work to do, such as more tests, that is most of what they do (measured:
+# a third of the processor time with one). Tests of threads ask for some, or take this away.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 PATIENCE = 400
 """Seconds that all tests of a module on the cluster may take; many times what they need."""
