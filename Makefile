@@ -13,6 +13,8 @@ EXTRAS ?= dev,docs,bench,ray,openvino,station,video,postgres,opcua,parquet
 demo: $(VENV)/.run
 	$(BIN)/dinosaur demo --out runs/demo
 
+# Compiled files are kept whatever the surroundings say: each of the commands that the tests start would compile anew.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
