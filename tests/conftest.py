@@ -19,15 +19,15 @@ import dinosaur_ad  # noqa: F401 - before any run time that a test imports: it s
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FIRST = (
-    "test_without_torch.py",
     "attack/test_attack.py",
-    "bench/test_ray.py",
+    "test_without_torch.py",
     "test_snippets.py",
     "export/test_fused_readings.py",
     "methods/test_contract.py",
     "station/test_kills_station.py",
     "test_demo.py",
     "test_site.py",
+    "bench/test_ray.py",
 )
 """Files that take longest; several workers take whole files, and one of these last would keep a single worker busy."""
 
@@ -55,8 +55,11 @@ def cluster(time_limit: None) -> Iterator[Any]:
     pytest.importorskip("ray", reason="Ray is not installed (it comes with the extra 'ray')")
     from dinosaur_ad.cluster import connected
 
-    with connected("local", cores=2) as ray:
-        yield ray
+    with pytest.MonkeyPatch.context() as patch:
+        # Ray's workers give way to everything else, also to the other tests, which then use up their patience.
+        patch.setenv("RAY_worker_niceness", "0")
+        with connected("local", cores=2) as ray:
+            yield ray
     assert not ray.is_initialized()
 
 
