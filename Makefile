@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip --disable-pip-version-check
+# Processes that share the tests, a file at a time; each computes on one core (tests/conftest.py).
+WORKERS ?= 2
 # What `make test` installs on top of the run time; EXTRAS=dev leaves out torch, Ray and MkDocs (their tests then skip, and say so).
 EXTRAS ?= dev,docs,bench,ray,openvino,station,video,postgres,opcua,parquet
 
@@ -11,8 +13,10 @@ EXTRAS ?= dev,docs,bench,ray,openvino,station,video,postgres,opcua,parquet
 demo: $(VENV)/.run
 	$(BIN)/dinosaur demo --out runs/demo
 
+# Compiled files are kept whatever the surroundings say: each of the commands that the tests start would compile anew.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -46,7 +46,7 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
             urllib.request.urlopen(f"{found[1]}/api/v1/ready", timeout=30)
         assert "No product has been taught" in not_ready.value.read().decode()
         running.send_signal(signal.SIGTERM)
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=240)
     finally:
         running.kill()
     assert running.returncode == 0, err

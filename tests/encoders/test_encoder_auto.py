@@ -89,6 +89,7 @@ def test_the_fastest_is_chosen_remembered_and_not_measured_again(play: Any, caps
 
 @pytest.mark.parametrize("change", ["threads", "layers", "version", "cpu", "candidates"])
 def test_what_could_change_the_choice_is_measured_anew(change: str, play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # all cores, until one is asked for
     scripts = {REFERENCE: obedient(0.05), OTHER: obedient(0.02)}
     started, request = play(scripts), REQUEST
     choose(request)

@@ -41,7 +41,8 @@ def encoded(encoder: Encoder) -> Tokens:
     return encoder.encode_prepared(sample_images(encoder.size))
 
 
-def test_info_says_what_runs() -> None:
+def test_info_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     info = tiny(threads=1).info()
     assert {key: info[key] for key in ("backend", "provider", "precision", "threads", "fallback")} == {
         "backend": "onnx",

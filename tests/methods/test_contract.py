@@ -35,6 +35,14 @@ def taught(name: str, scenario: Scenario) -> Method:
 
 
 @pytest.fixture(scope="module")
+def begun(name: str, scenario: Scenario) -> Method:
+    """It has learned the first lesson, and nothing more is taught to it."""
+    method = build(name)
+    method.learn(lessons(scenario)[0])
+    return method
+
+
+@pytest.fixture(scope="module")
 def photos(scenario: Scenario) -> list[Photo]:
     return images_to_test(scenario)
 
@@ -115,23 +123,18 @@ def test_a_saved_method_comes_back_the_same(
 
 
 def test_a_loaded_method_learns_on_like_one_that_never_stopped(
-    name: str, scenario: Scenario, scores: Scores, photos: list[Photo], tmp_path: Path
+    name: str, begun: Method, scenario: Scenario, scores: Scores, photos: list[Photo], tmp_path: Path
 ) -> None:
-    first, second = lessons(scenario)
-    stopped = build(name)
-    stopped.learn(first)
-    stopped.save(tmp_path)
+    begun.save(tmp_path)
     resumed = build(name)
     resumed.load(tmp_path)
-    resumed.learn(second)
+    resumed.learn(lessons(scenario)[1])
     assert_same(resumed.score(photos), scores)
 
 
-def test_what_it_keeps_is_counted(taught: Method, name: str, scenario: Scenario) -> None:
-    one = build(name)
-    assert one.storage_bytes() == 0
-    one.learn(lessons(scenario)[0])
-    assert 0 < one.storage_bytes() <= taught.storage_bytes()
+def test_what_it_keeps_is_counted(name: str, begun: Method, taught: Method) -> None:
+    assert build(name).storage_bytes() == 0
+    assert 0 < begun.storage_bytes() <= taught.storage_bytes()
 
 
 def test_it_says_what_it_is(taught: Method) -> None:

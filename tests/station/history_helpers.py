@@ -53,7 +53,7 @@ def judged(number: int, verdict: str = "normal", task: str = "screw", score: flo
     return JudgedPart(taken.key, taken.taken, (view,))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for something to become true; the test fails if it does not."""
     ends = time.monotonic() + seconds
     while not condition():

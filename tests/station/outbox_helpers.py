@@ -20,7 +20,7 @@ from dinosaur_ad.station.sinks.sink import Backoff, Outgoing, Sink
 from dinosaur_ad.station.tables import OutboxRow
 
 QUICK = Backoff(first=0.02, most=0.1)
-DEADLINE = 60.0
+DEADLINE = 240.0  # many times what it takes; the threads of sinks give way to all else that a machine does
 
 
 def until(condition: Callable[[], Any], what: str = "", seconds: float = DEADLINE) -> Any:

@@ -39,6 +39,24 @@ def test_entries_come_back_in_order_with_their_files(tmp_path: Path) -> None:
     assert journal.waiting == 3
 
 
+def test_an_entry_is_not_removed_with_its_segment_while_it_is_written(tmp_path: Path) -> None:
+    """The other thread finds everything done, and rests, just when the bytes are on the disk and do not count yet."""
+
+    def write(file: BinaryIO, content: bytes) -> None:
+        write_durably(file, content)
+        finish(journal)
+
+    journal = Journal(tmp_path, write=write)
+    for n in range(3):
+        journal.append({"n": n})
+        assert journal.waiting == 1
+        assert numbers(journal) == [n]
+        for entry in journal.pending():
+            journal.done(entry)
+    finish(journal)
+    assert journal.size == 0
+
+
 def test_entries_are_there_after_a_restart_until_they_are_done(tmp_path: Path) -> None:
     first = Journal(tmp_path)
     for n in range(5):

@@ -99,7 +99,8 @@ def test_a_connection_that_breaks_is_said_by_the_last_will_and_made_again(
     filled, outbox = started(broker.port)
     until(lambda: listener.of(f"{TOPIC}/state") == [b"online"])
     connection = outbox._workers["plc"]._sink._connection  # type: ignore[attr-defined]
-    connection._client._client.socket().shutdown(socket.SHUT_RDWR)  # as if a cable was pulled: no farewell
+    client = until(lambda: connection._client)  # the broker may have heard of it before the sink goes on
+    client._client.socket().shutdown(socket.SHUT_RDWR)  # as if a cable was pulled: no farewell
     until(lambda: listener.of(f"{TOPIC}/state") == [b"online", b"offline", b"online"])
     filled.add(1)
     until(lambda: listener.keys() == ["cam:1"])

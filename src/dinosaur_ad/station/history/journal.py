@@ -193,9 +193,16 @@ class Journal:
         self.done(entry)
 
     def rest(self) -> None:
-        """End the current segment, so that it can be removed when its entries are done; the next append begins one."""
-        with self._lock:
-            self._end_segment()
+        """End the current segment, so that it can be removed when its entries are done; the next append begins one.
+
+        Does nothing while an entry is being written: it does not count yet, and would be removed with the segment.
+        """
+        if self._appending.acquire(blocking=False):
+            try:
+                with self._lock:
+                    self._end_segment()
+            finally:
+                self._appending.release()
 
     @property
     def waiting(self) -> int:
