@@ -195,8 +195,8 @@ class TeachingGuard:
                 own = None if score_N is None else float(score_N[n])
                 # Two conditions of one product may both call an image normal; that makes no task blind.
                 if ratio <= 1 and (own is None or self._scores[names[n]] > 1 or 2 * score < own):
-                    known = self._foreign.get(names[n])
-                    if known and known.reason.startswith(ELSE):  # this says more; that it is blank says all
+                    before = self._foreign.get(names[n])
+                    if before and before.reason.startswith(ELSE):  # this says more; that it is blank says all
                         del self._foreign[names[n]]
                     self._refuse(names[n], f"belongs to '{others[t]}'", ratio)
 
