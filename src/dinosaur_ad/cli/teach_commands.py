@@ -168,7 +168,7 @@ def update(arguments: argparse.Namespace) -> int:
         learned = detector.update(
             arguments.name, arguments.images, position=arguments.position, force=arguments.force, progress=progress
         )
-    added = f"{learned.images} images, now {learned.total_images},"
+    added = f"{learned.images} image{'s' * (learned.images != 1)}, now {learned.total_images},"
     return report_learned(arguments, detector, learned, f"updated '{learned.task}' with {added}")
 
 
