@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from detector_helpers import TINY, TINY_PAPER, product, shared_folder, spoil, tiny, tree_hash
 from dinosaur_ad import Dinosaur, InputError
-from dinosaur_ad.bank.image_features import control_images
+from dinosaur_ad.bank.guard import TeachingGuard
+from dinosaur_ad.bank.image_features import ImageFeatures, control_images
+from dinosaur_ad.core import outliers
 from dinosaur_ad.errors import TeachingRefusedError
 
 BLANK = np.zeros((70, 70, 3), np.uint8)
@@ -81,6 +83,14 @@ def test_a_threshold_that_would_rise_far_is_refused(
     refused(tmp_path, lambda: taught.update("nut", odd), r"threshold would rise from .* image-000000 \(scores .* times")
 
 
+def test_a_rise_that_a_new_scale_hides_is_refused(taught: Dinosaur, tmp_path: Path) -> None:
+    spoilt = [spoil(image) for image in product(0, 6, seed=3)]
+    error = refused(
+        tmp_path, lambda: taught.update("nut", spoilt), "threshold would rise from .* defects would be missed"
+    )
+    assert set(error.paths) <= {f"image-{n:06d}" for n in range(6)}
+
+
 def test_force_learns_them_and_names_them(taught: Dinosaur) -> None:
     learned = taught.update("nut", [*product(0, 3, seed=3), BLANK, *product(1, 1, seed=3)], force=True)
     assert learned.images == 5
@@ -139,6 +149,39 @@ def test_a_second_task_of_the_same_product_is_allowed(taught: Dinosaur) -> None:
 def test_a_blank_image_among_those_held_out_is_refused(taught: Dinosaur, tmp_path: Path) -> None:
     held_out = [*product(2, 5, seed=1), BLANK]
     refused(tmp_path, lambda: taught.learn("x", product(2, 10), held_out=held_out), "image-000005 .blank")
+
+
+@pytest.mark.parametrize("kind", [1, 3])
+def test_another_product_among_those_held_out_is_refused(taught: Dinosaur, tmp_path: Path, kind: int) -> None:
+    held_out = [*product(2, 5, seed=1), *product(kind, 3, seed=1)]
+    error = refused(tmp_path, lambda: taught.learn("x", product(2, 20), held_out=held_out), "unlike those that are")
+    assert error.paths == ("image-000005", "image-000006", "image-000007")
+    refused(tmp_path, lambda: taught.learn("x", product(2, 20), held_out=product(kind, 8, seed=1)), "8 of 28 images")
+
+
+def test_held_out_images_of_the_product_are_taken(taught: Dinosaur) -> None:
+    for kind in range(2, 6):
+        learned = taught.learn(f"product-{kind}", product(kind, 20), held_out=product(kind, 20, seed=1))
+        assert (learned.calibrated, learned.suspects) == (20, ())
+
+
+def test_a_black_frame_is_blank_even_if_another_task_calls_it_normal(
+    taught: Dinosaur, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def normal_everywhere(self: TeachingGuard, task: str, images: ImageFeatures) -> list[tuple[float, float]]:
+        return [(0.0, 0.0) if name == "image-000020" else (9.0, 9.0) for name in images.names]
+
+    monkeypatch.setattr(TeachingGuard, "_ratios_under", normal_everywhere)
+    monkeypatch.setattr(outliers, "NEARER", 100.0)
+    refused(tmp_path, lambda: taught.learn("x", [*product(2, 20), BLANK]), "image-000020 .blank or nearly so")
+
+
+def test_the_same_picture_again_is_told(taught: Dinosaur) -> None:
+    images = product(2, 6)
+    again = [np.clip(each.astype(int) + 1, 0, 255).astype(np.uint8) for each in images[:2]]
+    learned = taught.learn("x", [*images, *again])
+    assert learned.near_duplicates == (("image-000006", "image-000000"), ("image-000007", "image-000001"))
+    assert taught.learn("y", product(2, 20)).near_duplicates == ()
 
 
 def test_force_learns_what_was_refused(taught: Dinosaur) -> None:

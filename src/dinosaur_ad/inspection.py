@@ -300,7 +300,8 @@ class Learned:
     ``not_ready`` is the reason why the task cannot give verdicts yet, and empty if it can. ``threshold`` is the one at
     the preset's false-alarm rate, ``threshold_before`` that before an update (None after learn). Recalibrating with
     several readings takes their scale anew too: ``threshold_ratio`` is by which factor the threshold rose on the scale
-    of before. ``suspects`` are images that were learned but may not belong there.
+    of before. ``suspects`` are images that were learned but may not belong there. ``near_duplicates`` are pairs of
+    images: one that was learned, and an earlier one that shows nearly the same picture.
 
     ``promised_rate`` is the share of false alarms that is not exceeded with 95 % confidence, whatever the distribution:
     what the ``calibrated`` images, which the memory has not seen, can show. With ``images_needed`` of them it would be
@@ -332,6 +333,7 @@ class Learned:
     photo_size: tuple[int, int] | None = None
     gallery_missed: tuple[str, ...] = ()
     position: str = ""
+    near_duplicates: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,8 +55,32 @@ def test_the_estimate_grows_with_images_and_tiles() -> None:
     features = tiny()._features
     tiling = choose_tiling((3, 1), (200, 600), features)
     assert tiling is not None
-    sentence = estimate(tiling, features, 1000, 1, 24_000_000, 16)
-    costs = r"3x1 tiles.*at least ([\d.]+) s for 1000 images; about ([\d.]+) (k|M)B of memory.*24.00 MB"
+    sentence = estimate(tiling, features, 1000, 1, 24_000_000, 16, 20)
+    costs = r"3x1 tiles.*at least ([\d.]+) s for 1000 images; about ([\d.]+) (M|G)B of memory.*24.00 MB"
     found = re.search(costs, sentence)
     assert found, sentence
     assert float(found[1]) > 0
+
+
+def test_the_estimate_of_memory_is_about_right(tmp_path: Path) -> None:
+    code = """
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+import numpy as np
+from detector_helpers import tiny
+from dinosaur_ad._memory import peak_memory_bytes
+random = np.random.default_rng(0)
+photo = np.repeat(np.repeat(random.integers(0, 255, (50, 50, 3), np.uint8), 40, axis=0), 40, axis=1)
+said = []
+detector = tiny()
+detector.waiting = said.append
+detector.learn("bar", [np.roll(photo, 40 * n, axis=1) for n in range(12)], tiles=(6, 6))
+amount, unit = re.search(r"about ([0-9.]+) (M|G)B of memory", said[0]).groups()
+print(float(amount) * (1e6 if unit == "M" else 1e9) / peak_memory_bytes())
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert 0.7 < float(done.stdout.split()[-1]) < 1.5

@@ -110,6 +110,12 @@ def test_a_bad_file_among_good_ones_is_reported_and_skipped(capsys: Capture, tmp
     assert listed(capsys, store)["screw"]["images"] == 5
 
 
+def test_one_image_is_not_images(capsys: Capture, tmp_path: Path, store: Path) -> None:
+    one = make_normals(tmp_path / "one", 1, pattern=2)
+    assert main(["update", "screw", str(one), "--store", str(store), "--force"]) == 0
+    assert capsys.readouterr().out.startswith("updated 'screw' with 1 image, now 25, in ")
+
+
 def test_update_adds_images_and_undo_takes_them_back(capsys: Capture, tmp_path: Path, store: Path) -> None:
     more = make_normals(tmp_path / "more", 6, pattern=2)
     assert main(["update", "screw", str(more), "--store", str(store), "--force"]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Iterator
@@ -146,3 +147,9 @@ def test_a_part_in_unusual_light_is_told_and_counted(answer: Any, capsys: Captur
     assert "darker" not in plain
     assert "; the image is 2.1 times darker than every normal image learned  1.png" in dark
     assert "2 images: 0 anomalous, 0 unreadable, 1 in unusual light; " in err
+
+
+def test_a_part_in_unusual_light_is_told_in_csv_too(answer: Any, capsys: Capture) -> None:
+    answer(["normal", "dark"], "--format", "csv")
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["light"] for row in rows] == ["", "2.1 times darker than every normal image learned"]

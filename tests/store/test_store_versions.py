@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from store_helpers import contents, manifest, teach, value_of
+from store_helpers import actual_files, contents, expected_files, manifest, teach, value_of
 
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
 from dinosaur_ad.store import Store, TaskStore, versions
@@ -119,8 +119,37 @@ def test_an_unchanged_record_is_not_read_again_and_a_changed_one_is(tasks: TaskS
     assert tasks.record("screw").manifest == manifest(3)
 
 
-@given(st.lists(st.sampled_from(["put", "drop", "undo", "redo"]), max_size=20))
+def test_changes_of_settings_do_not_cost_the_undo_of_what_was_taught(tasks: TaskStore) -> None:
+    teach(tasks, "screw", 1)
+    teach(tasks, "screw", 2, "set")
+    for value in range(3, 9):
+        teach(tasks, "screw", value, "update" if value == 3 else "set" if value % 2 else "defect")
+    undone = [(tasks.undo("screw"), value_of(tasks, "screw")) for _ in range(5)]
+    assert undone == [("defect", 7), ("set", 6), ("defect", 3), ("update", 2), ("set", 1)]
+    assert [tasks.redo("screw") for _ in range(5)] == ["set", "update", "defect", "set", "defect"]
+    assert value_of(tasks, "screw") == 8
+    for value in range(9, 40):
+        teach(tasks, "screw", value, "update" if value % 4 == 0 else "set")
+    assert len(tasks._pointer("screw").versions) <= 3 * KEEP - 1, "the disk does not fill up"
+    assert not actual_files(tasks) - expected_files(tasks) if isinstance(tasks, Store) else True
+
+
+def test_a_damaged_pointer_is_recovered_with_all_that_undo_could_go_to(folder: Store) -> None:
+    for value, action in enumerate(["learn", "set", "set", "set"], start=1):
+        teach(folder, "screw", value, action)
+    (folder.path / "tasks/screw/task.json").write_bytes(b"{}")
+    store = Store.open(folder.path)
+    assert [(store.undo("screw"), value_of(store, "screw")) for _ in range(4)] == [
+        ("damage", 4),
+        ("set", 3),
+        ("set", 2),
+        ("set", 1),
+    ]
+
+
+@given(st.lists(st.sampled_from(["put", "set", "drop", "undo", "redo"]), max_size=20))
 @example(["put"] * (KEEP + 2))
+@example(["put"] + ["set"] * (KEEP + 2) + ["undo"] * KEEP)
 def test_undo_takes_back_exactly_the_last_change(changes: list[str]) -> None:
     pointer, before, undone, used = Pointer(), [], [], []
     for change in changes:
@@ -132,18 +161,21 @@ def test_undo_takes_back_exactly_the_last_change(changes: list[str]) -> None:
             before.append(pointer.current)
             pointer = pointer.redone()
             assert pointer.current == undone.pop()
-        elif change == "put" or (change == "drop" and pointer.exists):
+        elif change == "put" or (change in ("set", "drop") and pointer.exists):
             before.append(pointer.current)
             undone = []
-            if change == "put":
-                kept = min(len({state.version for state in pointer.states} - {0}) + 1, KEEP)
-                used.append(pointer.next_version)
-                state = pointer.next_state("learn", ordinal=1, change=1)
-                pointer = pointer.with_version(replace(state, sha256="0" * 64), {})
-                assert len(pointer.versions) == kept
-            else:
+            if change == "drop":
                 pointer = pointer.dropped()
-            before = before[len(before) + 1 - len(pointer.states) :]
+            else:
+                used.append(pointer.next_version)
+                state = pointer.next_state("learn" if change == "put" else "set", ordinal=1, change=1)
+                pointer = pointer.with_version(replace(state, sha256="0" * 64), {})
+            left = [state for state in before if state in pointer.states]
+            taught = [state for state in before if state.action == "learn"][-KEEP + (change == "put") :]
+            assert set(taught) <= set(left), "what was taught stays within reach"
+            assert before[1 - KEEP :] == left[1 - KEEP :], "and so do the last changes"
+            before = left
+            assert len(pointer.versions) < 3 * KEEP
         assert len(pointer.redo) == len(undone)
         assert Pointer.decode(pointer.encode()) == pointer
     assert len(set(used)) == len(used), "a version number stands for one content only"

@@ -31,6 +31,7 @@ Floats = NDArray[np.float32]
 
 NAMED = 3
 """Images that a sentence names."""
+ELSE = "shows something else"
 COMPARED = 50
 """Images that are enough to see whether another task calls most of them normal."""
 
@@ -70,6 +71,9 @@ class TeachingGuard:
         self._foreign: dict[str, Suspect] = {}  # by name: reason enough to refuse
         self._doubtful: dict[str, Suspect] = {}  # worth a warning
         self._scores: dict[str, float] = {}  # of an update: relative to the threshold before
+        self._learned: list[Floats] = []  # descriptors of the images of a learn
+        self.near_duplicates: list[tuple[str, str]] = []
+        """Images that show nearly the same picture as an earlier one, with the name of that."""
 
     @property
     def threshold_before(self) -> float | None:
@@ -89,6 +93,7 @@ class TeachingGuard:
         """Check a block of new images."""
         names, patches_NHWC, descriptor_NC = images.names, images.patches_NHWC, images.descriptor_NC
         self._images += names
+        self._find_near_duplicates(images)
         self._find_blank(images)
         if self._own:
             score_N = self._compare_with_own(self._own, names, patches_NHWC)
@@ -97,11 +102,28 @@ class TeachingGuard:
             self._find_masks(images)
             self._compare_with_others(images, None)
             self._compare_with_each_other(names, descriptor_NC)
+            self._learned.append(descriptor_NC[[name not in self._foreign for name in names]])
 
     def look_at_held_out(self, images: ImageFeatures) -> None:
-        """Check images that are for the threshold alone."""
+        """Check images that are for the threshold alone; of a learn, also that they show what was learned."""
         self._images += images.names
         self._find_blank(images)
+        learned_MC = np.concatenate(self._learned) if self._learned else np.empty((0, 0), np.float32)
+        if len(learned_MC) >= outliers.FEWEST_IMAGES:
+            self._find_masks(images)
+            highest = outliers.highest_neighbour_ratio(len(learned_MC))
+            ratio_N = outliers.ratios_to(images.descriptor_NC, learned_MC)
+            for name, ratio in zip(images.names, ratio_N.tolist(), strict=True):
+                if ratio > highest:
+                    self._refuse(name, "unlike those that are learned", ratio)
+
+    def _find_near_duplicates(self, images: ImageFeatures) -> None:
+        """Images of one scene say what is normal once. Of photos in tiles the whole says too little."""
+        if images.patches_NHWC.shape[1:3] == self._features.encoder.grid:
+            first_N = outliers.twins(images.pixels)
+            self.near_duplicates += [
+                (images.names[n], images.names[first]) for n, first in enumerate(first_N.tolist()) if first >= 0
+            ]
 
     def _find_blank(self, images: ImageFeatures) -> None:
         for name, grey_range in zip(images.names, images.grey_ranges, strict=True):
@@ -131,7 +153,7 @@ class TeachingGuard:
         for name, score, level in zip(names, score_N.tolist(), level_N.tolist(), strict=True):
             ratio = self._scores[name] = score / own.threshold if own.threshold > 0 else 0.0
             if level > far and level > highest:
-                self._refuse(name, f"shows something else than '{self._name}'", ratio)
+                self._refuse(name, f"{ELSE} than '{self._name}'", ratio)
             elif ratio > outliers.FLAGGED_RATIO:
                 reason = f"scores {ratio:.1f} times the threshold"
                 self._doubtful[name] = Suspect(name, reason, round(ratio, 3))
@@ -173,7 +195,9 @@ class TeachingGuard:
                 own = None if score_N is None else float(score_N[n])
                 # Two conditions of one product may both call an image normal; that makes no task blind.
                 if ratio <= 1 and (own is None or self._scores[names[n]] > 1 or 2 * score < own):
-                    self._foreign.pop(names[n], None)  # this says more than that it shows something else
+                    before = self._foreign.get(names[n])
+                    if before and before.reason.startswith(ELSE):  # this says more; that it is blank says all
+                        del self._foreign[names[n]]
                     self._refuse(names[n], f"belongs to '{others[t]}'", ratio)
 
     def _routed_descriptors(self, view: TaskView, images: ImageFeatures) -> Floats:
@@ -285,7 +309,16 @@ class TeachingGuard:
         if not self._own or not self._images:
             return
         after = alarm_threshold(self._preset, builder.calibration.scores, self._preset.false_alarms)
-        self._refuse_rise(self._own, after, builder.control_scores)
+        controls, before = builder.control_scores, self._own.bank.control_scores
+        rescaled = len(self._preset.readings) > 1 and len(controls) and len(before)
+        odd = max(self._scores.values(), default=0.0) > outliers.FLAGGED_RATIO
+        if rescaled and odd and not builder.calibration.unlabelled:
+            # What is usual is taken anew, of the new images too, and with it the unit of scores, which hides a rise: by
+            # what pictures of something else score, both thresholds are on the scale of before. From few images that
+            # was a guess, which good parts correct too: it counts where an image is far from normal.
+            unit = float(np.median(before)) / max(float(np.median(controls)), 1e-9)
+            after, controls = after * unit, controls * np.float32(unit)
+        self._refuse_rise(self._own, after, controls)
 
     def check_recalibration(self, *, force: bool) -> tuple[Suspect, ...]:
         """The suspicious images among those that the threshold is taken from anew, as :meth:`check` gives them.

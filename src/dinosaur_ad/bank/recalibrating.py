@@ -59,7 +59,8 @@ class CalibrationImages:
         features = self._features.learnable(unseen, builder.exposure, self.rejected, self.seconds, self._report)
         count = len(features.names)
         if count < FEWEST:
-            known = f" ({len(self.duplicates)} more are among those learned)" if self.duplicates else ""
+            more = len(self.duplicates)
+            known = f" ({more} more {'is' if more == 1 else 'are'} among those learned)" if more else ""
             raise InputError(
                 f"Recalibrating '{self._name}' needs at least {FEWEST} normal images that it has not learned, but "
                 f"there {'is' if count == 1 else 'are'} {count}{known}; 20 or more are recommended."

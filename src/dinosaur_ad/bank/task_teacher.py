@@ -298,6 +298,7 @@ class TaskTeacher:
             photo_size=images.photo_size,
             gallery_missed=missed,
             position=str(builder.position or ""),
+            near_duplicates=tuple(guard.near_duplicates) if guard else (),
         )
 
     def _guard(self, name: str, record: TaskRecord | None) -> TeachingGuard | None:

@@ -73,12 +73,12 @@ def why_not_ready(
         if headroom <= 1 or threshold * headroom < usual:
             return ""
         return (
-            f"The threshold of '{task}' ({threshold:.3g}) is too close to what pictures of something else score "
-            f"({usual:.3g}), so hardly any defect would exceed it; {advice}."
+            f"The threshold of '{task}' ({threshold:.3f}) is too close to what pictures of something else score "
+            f"({usual:.3f}), so hardly any defect would exceed it; {advice}."
         )
     return (
-        f"The threshold of '{task}' ({threshold:.3g}) lies above what even pictures of something else score "
-        f"({reach:.3g} at the most), so everything would be called normal; {advice}."
+        f"The threshold of '{task}' ({threshold:.3f}) lies above what even pictures of something else score "
+        f"({reach:.3f} at the most), so everything would be called normal; {advice}."
     )
 
 

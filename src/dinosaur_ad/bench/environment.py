@@ -18,6 +18,7 @@ from typing import Any
 from dinosaur_ad import __version__
 from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad._cpu import core_count, cpu_model
+from dinosaur_ad._memory import peak_memory_bytes as peak_memory_bytes
 from dinosaur_ad.errors import InputError
 
 REVISION_VARIABLE = "DINOSAUR_REVISION"
@@ -161,22 +162,6 @@ def _commit(git: Path) -> str | None:
         packed = (shared / "packed-refs").read_text("utf-8").splitlines()
         return next(line for line in packed if line.endswith(f" {reference}"))[:12]
     return None
-
-
-def peak_memory_bytes() -> int | None:
-    """The peak memory of this process, None where the system does not report it.
-
-    Linux is asked for the program's own peak: the one of getrusage starts at that of the process which started it.
-    """
-    with suppress(OSError, StopIteration, ValueError, IndexError):
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) * 1024
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else peak * 1024)
 
 
 def peak_device_bytes(device: str) -> int | None:

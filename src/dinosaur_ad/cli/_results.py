@@ -27,7 +27,7 @@ _YELLOW, _PLAIN = "\x1b[33m", "\x1b[0m"
 COLUMNS = (
     *("path", "verdict", "task", "score", "threshold", "p_value", "false_alarms"),
     *("worst_left", "worst_top", "worst_right", "worst_bottom", "reason", "overlay", "time", "ms"),
-    *("encoder", "provider", "precision", "left_out"),
+    *("encoder", "provider", "precision", "left_out", "light"),
 )
 """The columns of the CSV format."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet compute a cell

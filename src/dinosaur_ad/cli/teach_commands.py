@@ -168,7 +168,7 @@ def update(arguments: argparse.Namespace) -> int:
         learned = detector.update(
             arguments.name, arguments.images, position=arguments.position, force=arguments.force, progress=progress
         )
-    added = f"{learned.images} images, now {learned.total_images},"
+    added = f"{learned.images} image{'s' * (learned.images != 1)}, now {learned.total_images},"
     return report_learned(arguments, detector, learned, f"updated '{learned.task}' with {added}")
 
 
@@ -232,6 +232,7 @@ def report_learned(arguments: argparse.Namespace, detector: Dinosaur, learned: L
     say_removed(detector)
     if known := len(learned.duplicates):
         say(f"left out: {known} image{'s' * (known != 1)} that the task knew already, or that came twice")
+    _warn_of_near_duplicates(learned)
     _warn_of_suspects(learned)
     write_sheet(arguments.suspects, [(each.path, each.reason) for each in learned.suspects])
     if learned.not_ready:
@@ -308,6 +309,16 @@ def warn_of_missed_defects(learned: Learned | Changed) -> None:
         say(
             f"warning: {len(missed)} confirmed defect{'s' * (len(missed) != 1)} of '{learned.task}' would pass now: "
             f"{named}{more}; undo takes the change back"
+        )
+
+
+def _warn_of_near_duplicates(learned: Learned) -> None:
+    if twins := learned.near_duplicates:
+        count, (image, first) = len(twins), twins[0]
+        say(
+            f"warning: {count} image{'s show' if count != 1 else ' shows'} nearly the same picture as another one "
+            f"({printable(image, 80)} and {printable(first, 80)}), and what is promised holds only for different "
+            "parts; take one photo of each part"
         )
 
 

@@ -7,6 +7,7 @@ tiles) with the default encoder, in 50 to 700 random draws of each size: docs/st
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,14 @@ NEARER = 0.7
 OUTSIDE = 2.0
 """An image of a set belongs to another task only if it lies that many times farther from the middle of the set than the
 median image: two conditions of one product overlap."""
+TWIN_CELLS, TWIN_SMOOTH = 64, 5
+"""Cells a side of the grey images that are compared to find the same picture twice, and cells a side of their mean."""
+TWIN_DIFFERENCE = 1.5
+"""Grey levels that two pictures of the same scene differ by at the most; different parts differ by 2.1 or more. A
+picture saved anew as a JPEG reaches 1.5 (of quality 40), one with noise of 5 levels 1.5."""
+TWIN_LIKENESS = 0.9
+"""How alike the details of two pictures of the same scene are at the least, as a correlation; saved anew as a JPEG of
+quality 40, they have 0.93 or more. Plain surfaces differ little between parts, but their details are not alike."""
 CLOSEST = 0.05
 """Distances of descriptors below that share of their length count as that, so that twins do not set the scale."""
 
@@ -79,6 +88,44 @@ def black_and_white(histogram: NDArray[np.int64]) -> float:
     return float((histogram[:9].sum() + histogram[-9:].sum()) / histogram.sum())
 
 
+def twins(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.intp]:
+    """For each image (H, W, 3) the first one before it that shows nearly the same picture, ``(N,)``; -1 without any.
+
+    >>> random = np.random.default_rng(0)
+    >>> one, other = random.integers(0, 256, (2, 70, 70, 3), np.uint8)
+    >>> twins([one, other, one // 2 * 2]).tolist()
+    [-1, -1, 0]
+    """
+    if not len(pixels):
+        return np.empty(0, np.intp)
+    cells_NP = np.stack([_grey_cells(each).ravel() for each in pixels])
+    detail_NP = np.stack([_without_mean(_grey_cells(each)).ravel() for each in pixels])
+    detail_NP /= np.maximum(np.linalg.norm(detail_NP, axis=1, keepdims=True), 1e-6)
+    near_NN = pairwise_distances(cells_NP) <= TWIN_DIFFERENCE * math.sqrt(cells_NP.shape[1])
+    near_NN &= detail_NP @ detail_NP.T >= TWIN_LIKENESS
+    before_NN = np.tril(near_NN, -1)
+    return np.where(before_NN.any(axis=1), before_NN.argmax(axis=1), -1)
+
+
+def _grey_cells(pixels_HWC: NDArray[np.uint8]) -> Floats:
+    """The mean grey of each of 64 x 64 cells of an image, or of each pixel of a smaller one."""
+    rows, columns = (np.arange(cells := min(TWIN_CELLS, side)) * side // cells for side in pixels_HWC.shape[:2])
+    grey_HW = pixels_HWC.mean(axis=2, dtype=np.float32)
+    sums_HW = np.add.reduceat(np.add.reduceat(grey_HW, rows, axis=0), columns, axis=1)
+    heights, widths = np.diff(np.append(rows, grey_HW.shape[0])), np.diff(np.append(columns, grey_HW.shape[1]))
+    cells_HW: Floats = (sums_HW / (heights[:, None] * widths[None, :])).astype(np.float32)
+    return cells_HW
+
+
+def _without_mean(cells_HW: Floats) -> Floats:
+    """Cells without the mean of those around each: what is left is detail."""
+    height, width = cells_HW.shape
+    padded_HW = np.pad(cells_HW, TWIN_SMOOTH // 2, mode="edge")
+    windows_HWkk = np.lib.stride_tricks.sliding_window_view(padded_HW, (TWIN_SMOOTH, TWIN_SMOOTH))
+    detail_HW: Floats = cells_HW - windows_HWkk.mean(axis=(2, 3)).reshape(height, width)
+    return detail_HW
+
+
 def neighbour_ratios(descriptor_NC: Floats) -> Floats:
     """How far each image lies from a quarter of the others, relative to the median image, ``(N,)``.
 
@@ -89,6 +136,21 @@ def neighbour_ratios(descriptor_NC: Floats) -> Floats:
     count = max(1, int(np.ceil((len(distance_NN) - 1) / 4)))
     reach_N = np.partition(distance_NN, count - 1, axis=1)[:, count - 1]
     usual = max(float(np.median(reach_N)), CLOSEST * float(np.linalg.norm(descriptor_NC.mean(axis=0))))
+    ratio_N: Floats = reach_N / usual if usual > 0 else np.ones_like(reach_N)
+    return ratio_N
+
+
+def ratios_to(descriptor_NC: Floats, learned_MC: Floats) -> Floats:
+    """As :func:`neighbour_ratios`, how far other images lie from a quarter of those that are learned, ``(N,)``."""
+    among_MM = pairwise_distances(learned_MC)
+    np.fill_diagonal(among_MM, np.inf)
+    count = max(1, int(np.ceil((len(learned_MC) - 1) / 4)))
+    usual = float(np.median(np.partition(among_MM, count - 1, axis=1)[:, count - 1]))
+    usual = max(usual, CLOSEST * float(np.linalg.norm(learned_MC.mean(axis=0))))
+    across_NM = pairwise_distances(np.concatenate([descriptor_NC, learned_MC]))[
+        : len(descriptor_NC), len(descriptor_NC) :
+    ]
+    reach_N = np.partition(across_NM, count - 1, axis=1)[:, count - 1]
     ratio_N: Floats = reach_N / usual if usual > 0 else np.ones_like(reach_N)
     return ratio_N
 

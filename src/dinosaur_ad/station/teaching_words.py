@@ -43,6 +43,9 @@ def learned_sentence(learned: Learned, what: str, settings: TaskSettings) -> str
     if learned.suspects:
         count = len(learned.suspects)
         sentences.append(f"{count} picture{'s' * (count != 1)} may not belong there; look at them.")
+    if count := len(learned.near_duplicates):
+        show = "s show" if count != 1 else " shows"
+        sentences.append(f"{count} picture{show} nearly the same as another one; take one of each part.")
     return " ".join(filter(None, [*sentences, missed_sentence(learned.task, learned.gallery_missed)]))
 
 

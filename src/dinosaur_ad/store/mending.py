@@ -21,7 +21,7 @@ from dinosaur_ad.store.names import (
     version_number,
 )
 from dinosaur_ad.store.reading import load_arrays
-from dinosaur_ad.store.versions import KEEP, Pointer, State, TaskRecord, decode_record, decode_state, now
+from dinosaur_ad.store.versions import Pointer, State, TaskRecord, decode_record, decode_state, kept, now
 
 
 def stored_versions(files: Disk | MemoryFiles, name: str) -> list[int]:
@@ -44,9 +44,8 @@ def recovered(files: Disk | MemoryFiles, name: str) -> Pointer:
     for version in found:
         with suppress(OSError, ValueError):
             states.append(_proven(files, name, version, clues))
-    states = states[-KEEP:]
     entry = {"action": "recover", "date": now(), "version": states[-1].version if states else 0}
-    return Pointer((State(), *states), max(found, default=0) + 1, (entry,))
+    return Pointer((State(), *kept(states)), max(found, default=0) + 1, (entry,))
 
 
 def check_version(files: Disk | MemoryFiles, name: str, state: State) -> TaskRecord:

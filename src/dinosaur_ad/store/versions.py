@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from dinosaur_ad.store.codec import Json, seal
@@ -21,9 +22,11 @@ from dinosaur_ad.store.documents import (
 from dinosaur_ad.store.names import is_file_name
 
 KEEP = 3
-"""Versions of a task that stay on disk, the current one included."""
+"""Versions of what a task was taught that stay on disk, the current one included; of its settings, :func:`kept`."""
 
 FORGET = "forget"
+SETTINGS = frozenset({"set", "defect"})
+"""Changes that teach a task nothing. They do not push what it was taught out of reach of undo."""
 
 _HISTORY_LIMIT = 100  # entries; a task updated every hour for years must not grow its pointer for ever
 
@@ -114,11 +117,8 @@ class Pointer:
         return replace(self, states=states, redo=self.redo[:-steps], history=self._logged(entry))
 
     def _pushed(self, state: State, note: Mapping[str, Json]) -> Pointer:
-        states = (*self.states, state)
-        while sum(state.version > 0 for state in states) > KEEP:
-            states = states[1:]
         entry = {**note, "action": state.action, "date": state.date, "version": state.version}
-        return Pointer(states, max(self.next_version, state.version + 1), self._logged(entry))
+        return Pointer(kept((*self.states, state)), max(self.next_version, state.version + 1), self._logged(entry))
 
     def _logged(self, entry: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         return (*self.history, entry)[-_HISTORY_LIMIT:]
@@ -142,6 +142,28 @@ class Pointer:
         if len(set(versions)) < len(versions) or max(versions, default=0) >= document["next_version"]:
             raise ValueError("it points to a version that cannot exist")
         return cls(states, document["next_version"], tuple(document["history"]), redo, old)
+
+
+def kept(states: Sequence[State]) -> tuple[State, ...]:
+    """Return the states that stay within reach of undo, with the last one.
+
+    These are the last three that taught something and all changes of settings since. Of settings that were changed
+    again, without any teaching in between, only the last two stay: from the earliest of them undo goes back to what
+    was taught. Those that teaching went on from always stay, so that its undo brings them back.
+
+    >>> def actions(*names):
+    ...     return [state.action for state in kept([State(n, name) for n, name in enumerate(names, start=1)])]
+    >>> actions("learn", "set", "set", "set", "set", "set")
+    ['learn', 'set', 'set', 'set']
+    >>> actions("learn", "set", "update", "set", "set", "set", "update")
+    ['learn', 'set', 'update', 'set', 'set', 'set', 'update']
+    >>> actions("learn", "set", "update", "update", "update")
+    ['update', 'update', 'update']
+    """
+    taught = [n for n, state in enumerate(states) if state.version and state.action not in SETTINGS]
+    reached = states[taught[-KEEP] :] if len(taught) > KEEP else states
+    again = [n for n, pair in enumerate(pairwise(reached)) if all(state.action in SETTINGS for state in pair)]
+    return tuple(state for n, state in enumerate(reached) if n not in again[: max(len(again) + 1 - KEEP, 0)])
 
 
 class StoredFile(NamedTuple):
