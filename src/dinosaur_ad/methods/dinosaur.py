@@ -102,6 +102,10 @@ class DinosaurConfig(Config):
         return preset_for(self.preset, self.encoder, {"reserve": 0.0} | changes)
 
 
+# docs/methods/dinosaur.md says how: nine sets, and `fast` by looking at the same test images.
+_CHOSEN_ON = ("mvtec-ad", "mvtec-ad-bottle", "mvtec-loco", "mtd-color", "mtd-blur", "mtd-geo")
+
+
 @register(
     "dinosaur",
     variants={
@@ -112,6 +116,11 @@ class DinosaurConfig(Config):
     },
     summary="frozen ViT, one spatial coreset memory a task, routing by prototypes; nothing is trained",
     tiny={"encoder": "tiny-dinov2", "layers": (0, 1), "size": 70},
+    chosen_on={
+        "default": _CHOSEN_ON,
+        "best": _CHOSEN_ON,
+        "fast": ("mvtec-ad", "mvtec-ad-bottle", "mtd-color", "mtd-blur", "mtd-geo", "mtd-geo-literal"),
+    },
 )
 class DinosaurMethod(Method):
     """The detector's banks, learned and scored through the benchmark's contract."""

@@ -149,6 +149,7 @@ TUNED = PatchCoreConfig(
     replay=True,
     tiny={"backbone": "tiny-resnet", "size": 64, "dim": 16, "minimum": 50},
     tiny_variants={name: {"backbone": "tiny-dinov2", "layers": (0, 2), "size": 70} for name in _ON_TOKENS},
+    chosen_on={"tuned": ("mvtec-ad", "mvtec-ad-bottle", "mvtec-loco", "mtd-color", "mtd-blur", "mtd-geo")},
 )
 class PatchCore(StatefulMethod):
     """The flat memory, its random projection and its threshold."""
