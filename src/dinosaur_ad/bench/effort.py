@@ -45,7 +45,7 @@ class Training:
         low, high = self.steps
         steps = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         whole = self.share is None or math.isclose(self.share, 1)
-        share = "" if whole else f", {percent(self.share)} of its schedule"
+        share = "" if whole else f", {in_percent(self.share or 0)} of its schedule"
         return f"{steps} of {self.batch or '?'} image{'s' * (self.batch != 1)}{share}"
 
 
@@ -150,7 +150,16 @@ def training_words(cells: Iterable[CellResult]) -> str:
     words = f"{from_to(f'{steps[0]:,}', f'{steps[1]:,}')} steps of {' or '.join(map(str, batches)) or '?'}"
     if not shares:
         return words
-    return f"{words}, {from_to(percent(min(shares)), percent(max(shares)))} of its schedule"
+    return f"{words}, {from_to(in_percent(min(shares)), in_percent(max(shares)))} of its schedule"
+
+
+def in_percent(share: float) -> str:
+    """A share of a schedule, below 10 % with one decimal.
+
+    >>> in_percent(1.0), in_percent(0.1), in_percent(0.0069)
+    ('100 %', '10 %', '0.7 %')
+    """
+    return percent(share, 0 if share >= 0.0995 else 1)
 
 
 def from_to(low: str, high: str) -> str:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from dinosaur_ad._text import percent
-from dinosaur_ad.bench.effort import from_to
+from dinosaur_ad.bench.effort import from_to, in_percent
 from dinosaur_ad.bench.report.curves import COLOURS
 from dinosaur_ad.bench.report.ranking_chart import RankedRow, ranking_chart
 from dinosaur_ad.bench.report.report_rows import chosen_words, geometry_words
@@ -231,7 +230,7 @@ def _training(entries: Sequence[Mapping[str, Any]]) -> str:
     batch = f" of {from_to(str(min(sizes)), str(max(sizes)))} image{'s' * (max(sizes) > 1)}" if sizes else ""
     shares = [each["share"] for each in trained if each["share"] is not None]
     whole = len(shares) == len(trained)
-    share = f", {from_to(percent(min(shares)), percent(max(shares)))} of its schedule" if whole else ""
+    share = f", {from_to(in_percent(min(shares)), in_percent(max(shares)))} of its schedule" if whole else ""
     return f"{steps} steps{batch}{share}"
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dinosaur_ad._text import percent
-from dinosaur_ad.bench.effort import config_of, formerly, row_label, training_of
+from dinosaur_ad.bench.effort import config_of, formerly, in_percent, row_label, training_of
 from dinosaur_ad.bench.metrics import seed_spread
 from dinosaur_ad.bench.published_figures import PublishedFigure, published_figures
 from dinosaur_ad.bench.report.table import Column, Entry, Note, Table, TableBlock, difference, figure, words
@@ -56,7 +55,7 @@ class Reproduction:
         training, backbone = training_of(cell, config, 1), cell.settings.get("backbone")
         if training is not None and not training.is_whole:
             same = training.share is None or math.isclose(training.share, 1)
-            yield "another batch" if same else f"{percent(training.share)} of the schedule"
+            yield "another batch" if same else f"{in_percent(training.share or 0)} of the schedule"
         if backbone not in self.published.backbones:
             yield f"{backbone or 'another network'} for {self.published.network}"
         regions = str(cell.info.get("regions") or "")
