@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from dinosaur_ad._text import did_you_mean
 from dinosaur_ad.bench.public_datasets import DATASETS, Dataset
 from dinosaur_ad.datasets import (
     Scenario,
@@ -144,8 +143,7 @@ def describe_table(data: Path | None = None) -> list[ScenarioLine]:
 
 def _get(name: str) -> ScenarioSpec:
     if name not in _SPECS:
-        near = did_you_mean(name, _SPECS)
-        raise InputError(f"There is no scenario '{name}'{near}; choose from: {', '.join(_SPECS)}, {FOLDER_PREFIX}PATH.")
+        raise InputError(f"There is no scenario '{name}'; choose from: {', '.join(_SPECS)}, {FOLDER_PREFIX}PATH.")
     return _SPECS[name]
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dinosaur_ad._text import did_you_mean
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods.contract import Config, Method, Workbench
 
@@ -125,7 +124,7 @@ def get_method(name: str) -> MethodChoice:
     base, _, variant = name.partition(":")
     if base not in _REGISTRY:
         known = ", ".join(_full_name(each, variant) for each, spec in _REGISTRY.items() for variant in spec.variants)
-        raise InputError(f"There is no method '{base}'{did_you_mean(base, _REGISTRY)}; choose from: {known}.")
+        raise InputError(f"There is no method '{base}'; choose from: {known}.")
     spec, variant = _REGISTRY[base], variant or DEFAULT_VARIANT
     if variant not in spec.variants:
         raise InputError(f"'{base}' has no variant '{variant}'; choose from: {', '.join(spec.variants)}.")
@@ -152,9 +151,8 @@ def choose_methods(names: Sequence[str], settings: Mapping[str, str]) -> list[Me
                 unused.discard(key)
         changed.append(choice.with_settings(own))
     if unused:
-        known = [f"{choice.spec.name}.{name}" for choice in choices for name in _setting_names(choice.config)]
-        wrong = sorted(unused)[0]
-        raise InputError(f"There is no setting '{wrong}'{did_you_mean(wrong, known)}; choose from: {', '.join(known)}.")
+        known = ", ".join(f"{choice.spec.name}.{name}" for choice in choices for name in _setting_names(choice.config))
+        raise InputError(f"There is no setting '{sorted(unused)[0]}'; choose from: {known}.")
     return changed
 
 
