@@ -38,8 +38,8 @@ from dinosaur_ad.core.tiles import Tiling
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.encoders.options import EncoderOptions
 from dinosaur_ad.errors import DinosaurError, InputError
-from dinosaur_ad.images.loading import digest
-from dinosaur_ad.images.stream import (
+from dinosaur_ad.images.given_zones import Zones
+from dinosaur_ad.images.image_stream import (
     BatchImage,
     ImageBatch,
     Images,
@@ -50,7 +50,7 @@ from dinosaur_ad.images.stream import (
     stream_images,
     timed,
 )
-from dinosaur_ad.images.zones import Zones
+from dinosaur_ad.images.loading import digest
 from dinosaur_ad.inspection import Changed, Inspection, Learned, Rejected, TaskSettings
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import Store, TaskRecord, TaskStore, check_task_name, copy_tasks

@@ -22,7 +22,7 @@ from dinosaur_ad.core import outliers
 from dinosaur_ad.core.calibration import UsualScores
 from dinosaur_ad.core.routing import prototype_distances
 from dinosaur_ad.errors import DinosaurError, TeachingRefusedError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.inspection import Suspect
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore

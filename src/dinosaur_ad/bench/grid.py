@@ -35,7 +35,7 @@ from dinosaur_ad.core.quantise import widen
 from dinosaur_ad.core.routing import prototype_distances, shortlist
 from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods import Lesson, Photo, Workbench, choose_methods
 from dinosaur_ad.methods.dinosaur import SCORE_AT_ONCE, SCORE_AT_ONCE_GPU, DinosaurConfig, DinosaurMethod
 from dinosaur_ad.presets import get_preset

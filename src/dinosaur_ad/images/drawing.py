@@ -24,8 +24,8 @@ from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad._text import odds, printable
 from dinosaur_ad.core.upsampling import upsample
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.image_stream import read_prepared
 from dinosaur_ad.images.loading import Mask, Pixels, digest, read_image
-from dinosaur_ad.images.stream import read_prepared
 
 if TYPE_CHECKING:
     from dinosaur_ad.inspection import Inspection

@@ -40,7 +40,7 @@ from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, measure_exposure, thumbnails, usual_exposure
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.presets import Preset, preset_for
