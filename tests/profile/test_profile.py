@@ -14,7 +14,7 @@ from profile_helpers import tiny_plan
 from detector_helpers import TINY, product
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.profile import jobs as method_runs
+from dinosaur_ad.profile import method_runs
 from dinosaur_ad.profile import profiling as profile
 from dinosaur_ad.profile.document import check_profile
 from dinosaur_ad.profile.profile_tables import to_text
