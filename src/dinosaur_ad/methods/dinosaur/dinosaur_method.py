@@ -28,9 +28,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dinosaur_ad.bank.bank_set import BankSet, TaskScore, TaskScores, TaskView, most_normal, to_compare_exactly
+from dinosaur_ad.bank.bank_set import (
+    BankSet,
+    TaskScore,
+    TaskScores,
+    most_normal,
+    to_compare_exactly,
+)
 from dinosaur_ad.bank.building import BankBuilder
 from dinosaur_ad.bank.learning_block import Copies
+from dinosaur_ad.bank.task_view import TaskView
 from dinosaur_ad.bank.teaching import copy_plan, learn_at_once
 from dinosaur_ad.core.exposure import Exposure, usual_exposure
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
