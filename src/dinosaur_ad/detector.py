@@ -19,7 +19,7 @@ from PIL import Image
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank import task_sensitivity
 from dinosaur_ad.bank.bank_files import read_bank, read_tiling
-from dinosaur_ad.bank.bank_set import BankSet, nothing_learned, tilings_of
+from dinosaur_ad.bank.bank_set import BankSet, nothing_learned
 from dinosaur_ad.bank.budget import check_precision, parse_bytes
 from dinosaur_ad.bank.changing import Wanted, task_settings
 from dinosaur_ad.bank.checking import Check, CheckedImage, Checking, folders_of
@@ -29,6 +29,7 @@ from dinosaur_ad.bank.position import AUTO
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.bank.shifting import ShiftWatch
 from dinosaur_ad.bank.task_teacher import TaskTeacher, TeachingPlace
+from dinosaur_ad.bank.task_view import tilings_of
 from dinosaur_ad.bank.tile_choice import WantedTiles
 from dinosaur_ad.bank.verdict import ANOMALOUS, UNKNOWN, Verdicts, check_rate, check_task
 from dinosaur_ad.basis import Basis
