@@ -20,10 +20,9 @@ from typing import Any, BinaryIO
 
 import filelock
 
-from dinosaur_ad._atomic import make_folder
+from dinosaur_ad._atomic import make_folder, sync_path
 from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.station.history.durable import sync_path
 from dinosaur_ad.station.history.journal_frames import DamagedEntryError, frame, frame_size, next_magic, read_frame
 
 log = logging.getLogger(__name__)
