@@ -169,7 +169,7 @@ class Checking:
             )
 
     def result(self) -> Check:
-        """What all of them say."""
+        """The result over all images."""
         good_N, bad_N = _scores(self._good), _scores(self._bad)
         threshold, rate = self._good[0].threshold, self._good[0].false_alarms
         promise = promised(self.preset, self.bank.scores, threshold, rate)

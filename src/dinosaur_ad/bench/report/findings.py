@@ -62,7 +62,7 @@ def _leaders(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
 
 
 def _choice(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
-    """Whose settings were chosen on the images they are tested on."""
+    """The rows whose settings were chosen on the images they are tested on."""
     chosen: dict[str, list[str]] = {}
     for group in groups:
         if group.scenario in chosen_on(group.method):
@@ -72,7 +72,7 @@ def _choice(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
 
 
 def _forgetting(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
-    """Who lost most of what it had learned."""
+    """The row that lost most of what it had learned, and how many lost something."""
     lost = []
     for group in groups:
         cell = group.first
@@ -100,7 +100,7 @@ def _forgetting(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
 
 
 def _light(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
-    """Whose AUROC is mostly brightness, and which tasks brightness alone separates."""
+    """The rows whose AUROC falls most at equal brightness, and the tasks that brightness alone separates."""
     found = controls(cell for group in groups for cell in group.cells)
     for scenario in scenarios_of(groups):
         own = [group for group in groups if group.scenario == scenario and not _is_control(group)]

@@ -215,7 +215,7 @@ def _cautions(document: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _encoders(row: Mapping[str, Any]) -> list[str]:
-    """What looked at the images, each once."""
+    """The encoders of a row, each once."""
     return list(dict.fromkeys(f"{str(entry['encoder']).rstrip('.')}." for entry in row["entries"]))
 
 

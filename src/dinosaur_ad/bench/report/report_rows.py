@@ -111,20 +111,6 @@ def block_title(groups: Sequence[CellGroup], *, compared: bool = False) -> str:
     return f"{partly}: differences are not like for like" if compared else partly
 
 
-def data_notes(groups: Iterable[CellGroup]) -> list[Note]:
-    """On which data each scenario was run, as the dataset describes itself; and what the two geometric drifts are."""
-    groups = list(groups)
-    notes: dict[tuple[str, str], Note] = {}
-    for group in groups:
-        about = str(group.first.scenario_info.get("description", "")).rstrip(".")
-        tested = [sum(task[key] for task in group.first.tasks) for key in ("test_normal", "test_anomalous")]
-        text = (
-            f"{group.scenario}: {about + '; ' if about else ''}tested on {tested[0]} normal and {tested[1]} anomalous"
-        )
-        notes.setdefault((group.scenario, text), Note(f"{text} images over all tasks."))
-    return [*notes.values(), *geometry_note(groups)]
-
-
 def geometry_note(groups: Iterable[CellGroup]) -> list[Note]:
     """Which of the two geometric drifts the paper's numbers belong to, where either was run."""
     return [Note(text) for text in geometry_words({group.scenario for group in groups})]

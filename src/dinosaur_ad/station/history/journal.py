@@ -117,7 +117,7 @@ class Journal:
             self._opened = True
 
     def close(self) -> None:
-        """Close the files and let others have the folder."""
+        """Close the files and release the lock of the folder."""
         with self._lock:
             self._end_segment()
             self._opened = False
