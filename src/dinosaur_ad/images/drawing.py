@@ -124,12 +124,12 @@ def dim(pixels: Pixels, inspected_HW: Mask) -> Pixels:
     return dimmed
 
 
-def outline(pixels: Pixels, mask: Mask, colour: Colour = TRUTH) -> Pixels:
+def outline(pixels: Pixels, mask: Mask) -> Pixels:
     """The image, RGB or RGBA uint8, with a thin line around ``mask``, bool ``(H, W)``."""
     grown = np.pad(mask, 1)
     around = grown[:-2, 1:-1] | grown[2:, 1:-1] | grown[1:-1, :-2] | grown[1:-1, 2:]
     drawn = pixels.copy()
-    drawn[around & ~mask] = (*colour, 255)[: pixels.shape[2]]
+    drawn[around & ~mask] = (*TRUTH, 255)[: pixels.shape[2]]
     return drawn
 
 
