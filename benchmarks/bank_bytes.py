@@ -38,7 +38,7 @@ from dinosaur_ad.core.pooling import pool
 from dinosaur_ad.core.projection import principal_axes
 from dinosaur_ad.datasets import Task, mtd_scenario, mvtec_scenario
 from dinosaur_ad.encoders import Encoder, load_encoder
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.presets import FAST, Preset
 from dinosaur_ad.store import MemoryStore
 

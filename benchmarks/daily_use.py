@@ -35,7 +35,7 @@ from dinosaur_ad.bench.cache import DEFAULT_LIMIT, DiskCache
 from dinosaur_ad.core.exposure import Exposure
 from dinosaur_ad.datasets import Scenario, mvtec_scenario
 from dinosaur_ad.encoders import Encoder
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.photo import Photo
 from dinosaur_ad.presets import DEFAULT, GAINED, Preset
 

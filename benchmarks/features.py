@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from dinosaur_ad.bench.cache import DiskCache
 from dinosaur_ad.bench.lessons import photo
 from dinosaur_ad.datasets.tasks import Scenario, Task
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.images.loading import Mask, Pixels
-from dinosaur_ad.images.stream import batched
 from dinosaur_ad.methods import Photo
 
 # What the default encoder and preset give: a CLS feature and 16 x 16 patch features an image.

@@ -40,7 +40,7 @@ from dinosaur_ad.bench.stream_learners import FlatLearner, MethodLearner, Stream
 from dinosaur_ad.bench.stream_protocol import CurvePoint, ProductDelay, StreamResult, run_stream, stream_table
 from dinosaur_ad.core.coreset import covering_radius
 from dinosaur_ad.core.memory import Coreset, remember
-from dinosaur_ad.core.stream import begin_stream, follow_stream
+from dinosaur_ad.core.stream_memory import begin_stream, follow_stream
 from dinosaur_ad.encoders import Encoder, load_encoder, prepare
 from dinosaur_ad.methods import Workbench, get_method
 from dinosaur_ad.methods.dinosaur import DinosaurMethod

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dinosaur_ad.cli import main
-from dinosaur_ad.encoders.weights import local as weights
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 
 ROOT = Path(__file__).parents[1]
 
@@ -89,7 +89,7 @@ def test_the_entry_point_is_the_command_and_shows_its_help(capsys: pytest.Captur
 def test_weights_lie_in_a_volume(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = dict(pair.split("=", 1) for line in values("ENV", last_stage()) for pair in shlex.split(line))
     monkeypatch.setenv("DINOSAUR_HOME", environment["DINOSAUR_HOME"])
-    assert str(weights.cache_home()) in json.loads(values("VOLUME", last_stage())[0])
+    assert str(cache_home()) in json.loads(values("VOLUME", last_stage())[0])
 
 
 def test_it_brings_no_torch_and_no_secret() -> None:

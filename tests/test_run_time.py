@@ -14,7 +14,7 @@ from PIL import Image
 from detector_helpers import TINY, grouped, product, spoil
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import EncoderError, InputError, StoreError
-from dinosaur_ad.images.stream import prefetched, prepared_batches, stream_images
+from dinosaur_ad.images.image_stream import prefetched, prepared_batches, stream_images
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.store import MemoryStore, Store
 

@@ -75,7 +75,7 @@ def make_folder(path: Path) -> None:
     missing = list(takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
-        _sync_folder(folder.parent)
+        sync_path(folder.parent)
 
 
 def sha256_file(path: Path) -> str:
@@ -86,14 +86,17 @@ def sha256_file(path: Path) -> str:
 
 def _confirm(folder: Path) -> None:
     try:
-        _sync_folder(folder)
+        sync_path(folder)
     except OSError as error:
         raise UnconfirmedError(error.errno, error.strerror, str(folder)) from error
 
 
-def _sync_folder(path: Path) -> None:
-    """Wait until the disk has the names in a folder, where the system has a way to ask for that."""
-    if os.name == "nt":  # Windows cannot open a folder
+def sync_path(path: Path) -> None:
+    """Wait until the disk has a file's bytes, or a folder's names where the system has a way to ask for that.
+
+    :raises OSError: the disk reports an error, or the path is gone.
+    """
+    if os.name == "nt":  # Windows cannot open a folder, and flushes only files that are open for writing
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -92,7 +92,7 @@ def maybe(shape: Shape) -> Shape:
 
 
 def either(one: Shape, other: Shape) -> Shape:
-    """One of two shapes; what the second says counts."""
+    """Either of two shapes; the error is that of the second."""
 
     def check(value: Any, place: str) -> None:
         try:

@@ -82,13 +82,18 @@ def escaped(text: str) -> str:
     )
 
 
-def percent(share: float) -> str:
-    """A share in percent, two digits long.
+def percent(share: float | None, decimals: int | None = None) -> str:
+    """A share in percent: two digits, from 10 % on whole, or with so many decimals; a dash where there is none.
 
-    >>> percent(0.00251), percent(0.316441), percent(0.9964)
-    ('0.25 %', '32 %', '100 %')
+    >>> percent(0.00251), percent(0.316441), percent(0.9964), percent(1.2), percent(0.03, 1), percent(None)
+    ('0.25 %', '32 %', '100 %', '120 %', '3.0 %', '–')
     """
-    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
+    if share is None:
+        return "–"
+    value = 100 * share
+    if decimals is not None:
+        return f"{value:.{decimals}f} %"
+    return f"{value:.2g} %" if value < 9.95 else f"{value:.0f} %"
 
 
 def odds(p_value: float) -> str:

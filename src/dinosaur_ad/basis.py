@@ -83,7 +83,7 @@ class Basis:
         return self.opened
 
     def record(self, name: str) -> TaskRecord:
-        """A task that there is."""
+        """The record of a task; an error if there is none of that name."""
         return self.store_of(name).record(name)
 
     def _load_encoder(self) -> Encoder:

@@ -29,6 +29,7 @@ from tqdm import tqdm
 
 from dinosaur_ad import __version__
 from dinosaur_ad._atomic import write_atomic
+from dinosaur_ad._text import percent
 from dinosaur_ad.datasets.synthetic import PRODUCTS, synthetic_scenario
 from dinosaur_ad.datasets.tasks import Sample, Scenario, Task
 from dinosaur_ad.detector import Dinosaur
@@ -43,7 +44,6 @@ from dinosaur_ad.page import (
     choose,
     interval,
     last_rows,
-    percent,
     sequence_page,
     sequence_picture,
     summarise,
@@ -252,9 +252,13 @@ def _say_end(out: Path, run: SequenceRun, say: Say) -> None:
     lines = (
         ("mean AUROC", auroc, "all products, at the end"),
         ("forgetting", lost, "best before the last product minus at the end, averaged"),
-        ("routed right", percent(summary.routing), f"{summary.routing.count} of {summary.routing.total} images"),
-        ("false alarms", percent(summary.false_alarms), asked + interval(summary.false_alarms)),
-        ("defects caught", percent(summary.recall), interval(summary.recall)),
+        (
+            "routed right",
+            percent(summary.routing.rate, 1),
+            f"{summary.routing.count} of {summary.routing.total} images",
+        ),
+        ("false alarms", percent(summary.false_alarms.rate, 1), asked + interval(summary.false_alarms)),
+        ("defects caught", percent(summary.recall.rate, 1), interval(summary.recall)),
         ("inspecting", f"{summary.ms_per_image:.0f} ms", "an image (median)"),
         ("learning", f"{run.seconds_per_product:.1f} s", "a product (mean)"),
     )

@@ -19,7 +19,7 @@ from PIL import Image
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank import task_sensitivity
 from dinosaur_ad.bank.bank_files import read_bank, read_tiling
-from dinosaur_ad.bank.bank_set import BankSet, nothing_learned, tilings_of
+from dinosaur_ad.bank.bank_set import BankSet, nothing_learned
 from dinosaur_ad.bank.budget import check_precision, parse_bytes
 from dinosaur_ad.bank.changing import Wanted, task_settings
 from dinosaur_ad.bank.checking import Check, CheckedImage, Checking, folders_of
@@ -29,6 +29,7 @@ from dinosaur_ad.bank.position import AUTO
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.bank.shifting import ShiftWatch
 from dinosaur_ad.bank.task_teacher import TaskTeacher, TeachingPlace
+from dinosaur_ad.bank.task_view import tilings_of
 from dinosaur_ad.bank.tile_choice import WantedTiles
 from dinosaur_ad.bank.verdict import ANOMALOUS, UNKNOWN, Verdicts, check_rate, check_task
 from dinosaur_ad.basis import Basis
@@ -38,8 +39,8 @@ from dinosaur_ad.core.tiles import Tiling
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.encoders.options import EncoderOptions
 from dinosaur_ad.errors import DinosaurError, InputError
-from dinosaur_ad.images.loading import digest
-from dinosaur_ad.images.stream import (
+from dinosaur_ad.images.given_zones import Zones
+from dinosaur_ad.images.image_stream import (
     BatchImage,
     ImageBatch,
     Images,
@@ -50,7 +51,7 @@ from dinosaur_ad.images.stream import (
     stream_images,
     timed,
 )
-from dinosaur_ad.images.zones import Zones
+from dinosaur_ad.images.loading import digest
 from dinosaur_ad.inspection import Changed, Inspection, Learned, Rejected, TaskSettings
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import Store, TaskRecord, TaskStore, check_task_name, copy_tasks

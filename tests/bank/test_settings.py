@@ -22,7 +22,7 @@ from dinosaur_ad.bank.settings import Settings, sensitivity_rate, zone_rows
 from dinosaur_ad.core.readings import Distances, reading_scale, windows
 from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.zones import read_zones
+from dinosaur_ad.images.given_zones import read_zones
 from dinosaur_ad.presets import DEFAULT, FAST
 
 SIZE, GRID = (60, 80), (6, 8)

@@ -28,8 +28,8 @@ from dinosaur_ad.datasets import Scenario
 from dinosaur_ad.datasets.synthetic import synthetic_drift_scenario
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Workbench
-from dinosaur_ad.methods import dinosaur as dinosaur_module
-from dinosaur_ad.methods.dinosaur import DinosaurMethod
+from dinosaur_ad.methods.dinosaur import DinosaurMethod, photo_features
+from dinosaur_ad.methods.dinosaur.photo_features import PhotoFeatures
 
 SCENARIO = "synthetic-tiny"  # two tasks of 8 training images
 RATIOS, RADII = (0.25, 0.5, 1.0), (0, 1, 3)
@@ -166,20 +166,20 @@ def test_torch_gives_the_same_grid(where: RunOptions, tmp_path: Path, monkeypatc
     torch = pytest.importorskip("torch", reason="torch is not installed (it comes with the extra 'bench')")
     expected = run_grid(tiny_plan("fast"), [SCENARIO], where, quiet)
     # As on a GPU: what is multiplied is a tensor, wherever it lies.
-    monkeypatch.setattr(dinosaur_module, "_mover", lambda device: torch.from_numpy)
+    monkeypatch.setattr(photo_features, "array_mover", lambda device: torch.from_numpy)
     moved = run_grid(tiny_plan("fast"), [SCENARIO], replace(where, out=str(tmp_path / "torch")), quiet)
     assert np.allclose(moved.mean, expected.mean, atol=0.02)  # a rounding may swap two images
 
 
 def test_images_are_encoded_once(where: RunOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
-    encode = DinosaurMethod._encode
+    encode = PhotoFeatures._encode
 
-    def counted(self: DinosaurMethod, photos: Any, *how: Any) -> Any:
+    def counted(self: PhotoFeatures, photos: Any, *how: Any) -> Any:
         encoded.extend(photo.key for photo in photos)
         return encode(self, photos, *how)
 
-    monkeypatch.setattr(DinosaurMethod, "_encode", counted)
+    monkeypatch.setattr(PhotoFeatures, "_encode", counted)
     run_grid(tiny_plan(), [SCENARIO], replace(where, cache=tmp_path / "cache"), quiet)
     scenario = open_scenario(SCENARIO)
     assert len(encoded) == len(set(encoded)) == sum(len(task.train) + len(task.test) for task in scenario.tasks)

@@ -140,3 +140,29 @@ def test_what_contradicts_its_scores_is_not_shown(results: Path, tmp_path: Path)
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"contradicts its own scores \(.*seed-0\); dinosaur bench verify names"):
         leaderboard([str(tmp_path / "results")])
+
+
+def test_what_ran_another_schedule_is_a_row_of_its_own_and_bears_its_name_where_it_ran_it() -> None:
+    document = leaderboard([str(ROOT / "results" / "bench" / each) for each in ("mvtec-ad", "mvtec-ad-bottle")])
+    labels = {
+        entry["scenario"]: row["label"]
+        for row in document["rows"]
+        for entry in row["entries"]
+        if row["method"] == "efficientad:original"
+    }
+    assert labels == {"mvtec-ad": "efficientad:original-30ep", "mvtec-ad-bottle": "efficientad:original-20000steps"}
+
+
+def test_rows_whose_settings_were_chosen_on_their_images_say_so(stored: dict[str, Any]) -> None:
+    chosen = {row["label"]: row["chosen_on"] for row in stored["rows"] if row["chosen_on"]}
+    assert chosen == {"patchcore:tuned": ["mvtec-loco"], "dinosaur": ["mvtec-loco"]}
+    sentence = "Settings were chosen on these test images, so the rows are optimistic there: patchcore:tuned, dinosaur"
+    assert sentence in leaderboard_page(stored, DOCUMENT)
+
+
+def test_a_long_name_is_cut_in_the_chart_and_whole_in_its_title(stored: dict[str, Any]) -> None:
+    long = copy.deepcopy(stored)
+    long["rows"][0]["label"] = name = "a" * 60
+    page = leaderboard_page(long, DOCUMENT)
+    assert f">{'a' * 39}…<" in page
+    assert f"<title>{name}: " in page

@@ -56,3 +56,12 @@ def test_light_is_said_only_where_it_separates_a_task() -> None:
     control, meter = (replace(each, final=overlapping.final) for each in (control, meter))
     assert "On mtd-color, brightness alone separates mtd-color-01 and mtd-color-02" in said([control, meter])
     assert "| light |" not in said([cell(CONTROL, tasks=2, gap=0.2), cell("dne", tasks=2)])
+
+
+def test_settings_that_were_chosen_on_the_test_images_are_named_only_for_the_scenarios_they_were_chosen_on() -> None:
+    cells = [cell("dinosaur"), cell("dinosaur:paper"), cell("patchcore")]
+    assert "| choice | Settings were chosen on these test images, so the rows are optimistic there: dinosaur (mtd-" in (
+        text := said(cells)
+    )
+    assert "dinosaur:paper (" not in text.partition("| choice |")[2].partition("\n")[0]
+    assert "| choice |" not in said([cell("dinosaur:paper"), cell("patchcore")])

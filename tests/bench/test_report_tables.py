@@ -12,8 +12,6 @@ from dinosaur_ad.bench.grid_results import GridResult
 from dinosaur_ad.bench.metrics import bootstrap_mean_auroc, confusion
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import Table, tables
-from dinosaur_ad.bench.report.report_rows import data_notes
-from dinosaur_ad.bench.report.row_groups import group_cells
 from dinosaur_ad.bench.report.shortcuts import CONTROL
 from dinosaur_ad.bench.results import CellResult, FailedCell
 from dinosaur_ad.bench.suites import get_suite
@@ -105,12 +103,6 @@ def test_a_method_the_paper_does_not_have_has_no_printed_numbers() -> None:
 def test_fewer_tasks_than_the_papers_are_said_in_the_header() -> None:
     made = table([cell(scenario="mvtec-ad", tasks=5)], "discrete")
     assert made.blocks[0].title == ("MVTec-AD (mvtec-ad), 5 of the paper's 15 tasks: differences are not like for like")
-
-
-def test_the_data_is_described_in_its_own_words() -> None:
-    words = {"description": "MVTec-AD, 5 of 15 official categories."}
-    notes = data_notes(group_cells([cell(scenario="mvtec-ad", tasks=5, scenario_info=words)]))
-    assert any("5 of 15 official categories; tested on 200 normal" in note.text for note in notes)
 
 
 def test_the_encoder_is_named_in_a_footnote_of_its_method() -> None:

@@ -21,6 +21,7 @@ from dinosaur_ad.encoders import get_spec, registry
 from dinosaur_ad.encoders.backends.onnx_backend import OnnxEncoder
 from dinosaur_ad.encoders.weights import local as weights
 from dinosaur_ad.encoders.weights import sources
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 from dinosaur_ad.store import TaskStore
 
 Capture = pytest.CaptureFixture[str]
@@ -109,7 +110,7 @@ def test_weights_that_are_not_here_are_not_downloaded(capsys: Capture, monkeypat
         ["The weights of 'dinov2s-focus' are not here; run: dinosaur weights fetch dinov2s-focus."],
     )
     assert "encoder" not in found
-    assert not weights.cache_home().exists()
+    assert not cache_home().exists()
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_without_a_store_it_is_the_default_encoder_that_is_checked(capsys: Captu
 
 
 def test_damaged_weights_are_found(capsys: Capture, with_weights: str) -> None:
-    kept = next(weights.cache_home().rglob("model.safetensors"))
+    kept = next(cache_home().rglob("model.safetensors"))
     content = bytearray(kept.read_bytes())
     content[-1] ^= 1
     kept.write_bytes(content)
@@ -155,7 +156,7 @@ def test_other_weights_than_the_store_was_made_with_are_found(
 
 
 def test_weights_from_a_file_need_no_cache(capsys: Capture, with_weights: str, tmp_path: Path) -> None:
-    shutil.rmtree(weights.cache_home())
+    shutil.rmtree(cache_home())
     code, found = as_json(capsys, "--weights", str(tmp_path / "mine.safetensors"))
     assert (code, found["problems"]) == (0, [])
     assert found["weights"]["state"] == f"from {tmp_path / 'mine.safetensors'}"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dinosaur_ad.core.stream import StreamMemory, begin_stream, follow_stream, stream_distances
+from dinosaur_ad.core.stream_memory import StreamMemory, begin_stream, follow_stream, stream_distances
 
 Patches = NDArray[np.floating]
 

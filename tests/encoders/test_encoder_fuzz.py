@@ -20,6 +20,7 @@ from dinosaur_ad.encoders import load_encoder
 from dinosaur_ad.encoders.registry import EncoderSpec, get_spec
 from dinosaur_ad.encoders.weights import local as weights
 from dinosaur_ad.encoders.weights.sources import random_tensors
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 from dinosaur_ad.errors import EncoderError
 
 Toy = tuple[EncoderSpec, Path]
@@ -254,7 +255,7 @@ def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "expanduser", nobody)
     with pytest.raises(EncoderError, match="set DINOSAUR_HOME"):
-        weights.cache_home()
+        cache_home()
 
 
 def test_only_what_a_fetch_left_is_swept(toy: Toy, home: Path, tmp_path: Path) -> None:
@@ -264,7 +265,7 @@ def test_only_what_a_fetch_left_is_swept(toy: Toy, home: Path, tmp_path: Path) -
     (folder / ".notes").mkdir(parents=True)
     (folder / ".fetch-link").symlink_to(victim)
     (folder / ".fetch-dead").mkdir()
-    from dinosaur_ad.encoders.weights.local import sweep
+    from dinosaur_ad.encoders.weights.weight_folder import sweep
 
     sweep(folder)
     assert (victim / "precious").exists()

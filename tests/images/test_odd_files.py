@@ -13,8 +13,8 @@ from PIL import Image
 
 from detector_helpers import product, tiny
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.image_stream import stream_images
 from dinosaur_ad.images.loading import find_images, image_size, read_image
-from dinosaur_ad.images.stream import stream_images
 from dinosaur_ad.inspection import Inspection, Rejected
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names and links as on Linux")

@@ -18,9 +18,9 @@ from PIL import Image
 from dinosaur_ad.encoders import prepare
 from dinosaur_ad.encoders.base import prepare_one
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.image_stream import prepared_batches, stream_images
 from dinosaur_ad.images.loading import ImageFile, find_images, read_image
 from dinosaur_ad.images.prefetching import SizedImage, SizedImages, read_many
-from dinosaur_ad.images.stream import prepared_batches, stream_images
 
 SIZE = 28
 

@@ -16,7 +16,8 @@ from detector_helpers import product, spoil
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import Lesson, Photo, Workbench
-from dinosaur_ad.methods.dinosaur import DinosaurConfig, DinosaurMethod, _mover
+from dinosaur_ad.methods.dinosaur import DinosaurConfig, DinosaurMethod
+from dinosaur_ad.methods.dinosaur.photo_features import PhotoFeatures, array_mover
 from dinosaur_ad.store import Store
 
 
@@ -63,7 +64,7 @@ def test_what_was_answered_before_is_not_asked_again(monkeypatch: pytest.MonkeyP
     teach(method)
     photos = as_photos(TESTS, "test")
     before = method.score(photos)
-    monkeypatch.setattr(DinosaurMethod, "_encode", None)  # there is no cache here: asking anything would encode
+    monkeypatch.setattr(PhotoFeatures, "_encode", None)  # there is no cache here: asking anything would encode
     again = method.score(photos[::-1])
     np.testing.assert_array_equal(again.image[::-1], before.image)
     with pytest.raises(TypeError):
@@ -75,13 +76,13 @@ def test_without_a_cache_an_image_is_encoded_once_at_each_exposure(monkeypatch: 
     assert isinstance(method, DinosaurMethod)
     teach(method)
     encoded: list[tuple[str, Any]] = []
-    encode = DinosaurMethod._encode
+    encode = PhotoFeatures._encode
 
-    def watched(self: DinosaurMethod, photos: Sequence[Photo], exposure: Any, turn: Any) -> NDArray[np.float32]:
+    def watched(self: PhotoFeatures, photos: Sequence[Photo], exposure: Any, turn: Any) -> NDArray[np.float32]:
         encoded.extend((photo.key, exposure) for photo in photos)
         return encode(self, photos, exposure, turn)
 
-    monkeypatch.setattr(DinosaurMethod, "_encode", watched)
+    monkeypatch.setattr(PhotoFeatures, "_encode", watched)
     photos = as_photos(TESTS, "test")
     method.score(photos)
     assert len(encoded) == len(set(encoded))
@@ -108,8 +109,8 @@ def test_arrays_of_torch_give_the_same_answers(
     method: DinosaurMethod, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("torch")
-    mover = _mover("cpu:0")  # torch, where "cpu" is NumPy
-    monkeypatch.setattr("dinosaur_ad.methods.dinosaur._mover", lambda device: mover)
+    mover = array_mover("cpu:0")  # torch, where "cpu" is NumPy
+    monkeypatch.setattr("dinosaur_ad.methods.dinosaur.photo_features.array_mover", lambda device: mover)
     twin = teach(DinosaurMethod(method.config, Workbench(seed=5)))
     photos = as_photos(TESTS, "test")
     one, learned_alike = method.score(photos), twin.score(photos)
@@ -140,7 +141,7 @@ def test_an_array_that_is_not_writable_moves_to_a_device_without_a_warning() -> 
     always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)  # otherwise it warns once in a process
     try:
-        moved_HWMC = _mover("cpu:0")(bank_HWMC)
+        moved_HWMC = array_mover("cpu:0")(bank_HWMC)
     finally:
         torch.set_warn_always(always)
     assert isinstance(moved_HWMC, torch.Tensor)

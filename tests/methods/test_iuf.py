@@ -15,7 +15,7 @@ from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods import Lesson, Workbench, get_method
 from dinosaur_ad.methods.iuf import efficientnet
-from dinosaur_ad.methods.iuf.config import PixelIUFConfig
+from dinosaur_ad.methods.iuf.iuf_config import PixelIUFConfig
 from dinosaur_ad.methods.iuf.iuf_networks import PixelNetwork
 from dinosaur_ad.methods.iuf.pixel_learner import PixelLearner
 from dinosaur_ad.methods.training import Step

@@ -12,8 +12,8 @@ from iuf_helpers import LESSONS, TESTS, draw, step_of, taught, torch
 
 from dinosaur_ad.methods import Lesson
 from dinosaur_ad.methods.iuf import rules
-from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
 from dinosaur_ad.methods.iuf.feature_learner import HISTORY, FeatureLearner, image_score, jittered
+from dinosaur_ad.methods.iuf.iuf_config import FeatureIUFConfig
 from dinosaur_ad.methods.iuf.iuf_networks import ObjectNetwork
 
 

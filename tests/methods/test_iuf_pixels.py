@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.methods import get_method
 from dinosaur_ad.methods.iuf import rules
-from dinosaur_ad.methods.iuf.config import PixelIUFConfig
+from dinosaur_ad.methods.iuf.iuf_config import PixelIUFConfig
 from dinosaur_ad.methods.iuf.pixel_learner import PixelLearner
 
 

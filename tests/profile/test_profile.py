@@ -14,7 +14,7 @@ from profile_helpers import tiny_plan
 from detector_helpers import TINY, product
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.profile import jobs as profile_jobs
+from dinosaur_ad.profile import method_runs
 from dinosaur_ad.profile import profiling as profile
 from dinosaur_ad.profile.document import check_profile
 from dinosaur_ad.profile.profile_tables import to_text
@@ -93,7 +93,7 @@ def test_a_method_that_fails_does_not_end_the_profile(tmp_path: Path) -> None:
 
 
 def test_methods_that_need_torch_are_skipped_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile_jobs, "find_spec", lambda name: None)
+    monkeypatch.setattr(method_runs, "find_spec", lambda name: None)
     found = Profiler(tiny_plan("patchcore"), quiet).run()["methods"]
     assert [(method["name"], method["status"]) for method in found] == [("patchcore", "skipped")]
     assert "'.[bench]'" in found[0]["reason"]

@@ -14,8 +14,8 @@ from dinosaur_ad.errors import InputError
 from dinosaur_ad.methods import get_method, list_methods
 from dinosaur_ad.presets import DEFAULT, FAST, PAPER, Preset
 from dinosaur_ad.profile import measured_methods as profile_methods
-from dinosaur_ad.profile.jobs import RANDOM_WEIGHTS, stand_in_weights
 from dinosaur_ad.profile.measured_methods import DetectorSubject, SubjectJob, make_subject
+from dinosaur_ad.profile.method_runs import RANDOM_WEIGHTS, stand_in_weights
 
 OTHERS = [name for name, spec in list_methods().items() if name != "dinosaur" and not spec.control]
 

@@ -24,8 +24,8 @@ from dinosaur_ad.station.config import PartConfig, SourceConfig, StationConfig
 from dinosaur_ad.station.history.history import History
 from dinosaur_ad.station.part import JudgedPart, Picture, View
 from dinosaur_ad.station.proposals import Proposals
+from dinosaur_ad.station.station_teaching import Teaching
 from dinosaur_ad.station.tables import ChangeRow
-from dinosaur_ad.station.teaching import Teaching
 
 PASSWORD = "seven long brown words"
 GRID = 16

@@ -27,7 +27,7 @@ from dinosaur_ad.station.config import TeachingConfig
 from dinosaur_ad.station.history.history import History
 from dinosaur_ad.station.jobs import Job
 from dinosaur_ad.station.part import JudgedPart, Picture, View
-from dinosaur_ad.station.teaching import Teaching
+from dinosaur_ad.station.station_teaching import Teaching
 
 PATIENCE = 60.0
 _numbers = itertools.count(1)

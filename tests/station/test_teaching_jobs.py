@@ -17,7 +17,7 @@ from teaching_helpers import Bench, bench
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.station.bus import Bus
 from dinosaur_ad.station.history.history import History
-from dinosaur_ad.station.teaching import Teaching
+from dinosaur_ad.station.station_teaching import Teaching
 
 
 @pytest.fixture

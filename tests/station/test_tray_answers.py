@@ -128,7 +128,7 @@ def test_a_defect_that_a_stop_left_waiting_is_kept_after_the_start(plate: Bench)
     plate.teaching.stop()
     number = plate.teaching.say(plate.record(spoil(product(1, 1, seed=19)[0])), "olga", "defect")
     assert plate.feedback(number).state == "waiting"
-    from dinosaur_ad.station.teaching import Teaching
+    from dinosaur_ad.station.station_teaching import Teaching
 
     again = Teaching(plate.detector, plate.history, plate.bus)
     again.start()

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,19 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.bank.bank import Bank
-from dinosaur_ad.bank.bank_files import Prototype, as_it_is, open_bank, read_prototype, read_tiling
+from dinosaur_ad.bank.bank_files import as_it_is, open_bank
+from dinosaur_ad.bank.encoded_images import EncodedImages
 from dinosaur_ad.bank.image_features import FeatureExtractor
 from dinosaur_ad.bank.position import Pose
+from dinosaur_ad.bank.task_view import TaskView, TaskViews
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.exposure import Exposure, thumbnails
 from dinosaur_ad.core.readings import Distances
-from dinosaur_ad.core.registration import Reference, Transform
+from dinosaur_ad.core.registration import Transform
 from dinosaur_ad.core.routing import prototype_distances, shortlist, undecided
 from dinosaur_ad.core.tiles import LargeImage, Tiling
 from dinosaur_ad.errors import InputError, StoreError, VersionGoneError
-from dinosaur_ad.images.alignment import registered
 from dinosaur_ad.presets import Preset
-from dinosaur_ad.store import Snapshot, TaskRecord, TaskStore
+from dinosaur_ad.store import TaskRecord, TaskStore
 
 Floats = NDArray[np.float32]
 
@@ -65,123 +66,6 @@ class ComparedImages(NamedTuple):
     patches_NHWC: Sequence[Floats]
 
 
-class TaskView(NamedTuple):
-    """The tasks of a store at one moment: those that can be used, and why others are left out.
-
-    What is computed from one view belongs to the same versions, even if the store is changed in the meantime. ``poses``
-    is what is done to an image before it is compared with each task, and ``one_pose`` whether that is the same for all.
-    """
-
-    records: dict[str, TaskRecord]
-    left_out: dict[str, str]
-    prototype_TC: Floats
-    thumbnail_TP: Floats
-    exposures: list[Exposure | None]
-    tilings: list[Tiling | None]
-    references: list[Reference | None]
-    poses: list[Pose]
-    one_pose: bool
-
-    @property
-    def seen_as(self) -> dict[str, tuple[Pose, Tiling | None]]:
-        """By task, what is done to an image before it is compared with it."""
-        return dict(zip(self.names, zip(self.poses, self.tilings, strict=True), strict=True))
-
-    @property
-    def names(self) -> list[str]:
-        """The tasks, in the order of the arrays."""
-        return list(self.records)
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """By task, the id of its version."""
-        return {name: record.id for name, record in self.records.items()}
-
-
-class _Damage(NamedTuple):
-    """A version that cannot be used, the reason, and the stamp of its files when that was found."""
-
-    record: TaskRecord
-    reason: str
-    stamp: Hashable
-
-
-class EncodedImages:
-    """Prepared images (N, S, S, 3), each encoded once for every pose that it is asked for with.
-
-    An image that has no confident place in a reference is encoded as it lies, once for all of them.
-
-    ``large`` are the same images for the tilings that each fits, ``described`` the poses that they were described in.
-    """
-
-    def __init__(
-        self,
-        features: FeatureExtractor,
-        pixels: NDArray[np.uint8],
-        large: Sequence[tuple[LargeImage, ...]] | None = None,
-    ) -> None:
-        self.pixels = pixels
-        self.described = [Pose()] * len(pixels)
-        self._features = features
-        self._large = [{each.tiling: each for each in some} for some in large or [()] * len(pixels)]
-        self._known_large: dict[tuple[int, Exposure | None, Tiling], Floats] = {}
-        self._known: dict[tuple[int, Pose], tuple[Floats, Floats]] = {}
-        self._registered: dict[tuple[int, Reference], tuple[NDArray[np.uint8], Transform | None]] = {}
-
-    def posed(self, poses: Sequence[Pose]) -> tuple[Floats, Floats]:
-        """Patches (N, H, W, C) and descriptors (N, C'), each image in its pose."""
-        self.described = list(poses)
-        for pose in dict.fromkeys(poses):
-            self._encode([n for n, each in enumerate(poses) if each == pose], pose)
-        found = (self._known[n, self._pose(n, each)] for n, each in enumerate(poses))
-        patches, descriptors = zip(*found, strict=True)
-        return np.stack(patches), np.stack(descriptors)
-
-    def patches(self, rows: Sequence[int], pose: Pose, tiling: Tiling | None = None) -> Floats:
-        """Patches of some of the images in one pose; with a tiling those of their tiles, which are not registered."""
-        if tiling is None:
-            self._encode(rows, pose)
-            return np.stack([self._known[n, self._pose(n, pose)][0] for n in rows])
-        for n in rows:
-            if (n, pose.exposure, tiling) not in self._known_large:
-                patches_HWC = self._features.tile_patches(self._large[n][tiling], pose.exposure)
-                self._known_large[n, pose.exposure, tiling] = patches_HWC
-        return np.stack([self._known_large[n, pose.exposure, tiling] for n in rows])
-
-    def fits(self, n: int, tiling: Tiling | None) -> bool:
-        """Whether an image can be compared with the tasks of a tiling."""
-        return tiling is None or tiling in self._large[n]
-
-    def moved(self, rows: Sequence[int], reference: Reference | None) -> list[Transform | None]:
-        """How some of the images were moved to be where a reference has them."""
-        self._register(rows, reference)
-        return [None if reference is None else self._registered[n, reference][1] for n in rows]
-
-    def _pose(self, n: int, pose: Pose) -> Pose:
-        """The pose that an image is in: without the reference where it was not moved."""
-        moved = pose.reference is not None and self._registered[n, pose.reference][1] is not None
-        return pose if moved else pose._replace(reference=None)
-
-    def _register(self, rows: Sequence[int], reference: Reference | None) -> None:
-        if reference is None:
-            return
-        new = [n for n in rows if (n, reference) not in self._registered]
-        if new:
-            pixels_NHWC, moved = registered(self.pixels[new], reference)
-            self._registered |= {(n, reference): (pixels_NHWC[k], moved[k]) for k, n in enumerate(new)}
-
-    def _encode(self, rows: Sequence[int], pose: Pose) -> None:
-        self._register(rows, pose.reference)
-        for own in dict.fromkeys(self._pose(n, pose) for n in rows):
-            new = [n for n in rows if self._pose(n, pose) == own and (n, own) not in self._known]
-            if new:
-                pixels = self.pixels[new]
-                if own.reference is not None:
-                    pixels = np.stack([self._registered[n, own.reference][0] for n in new])
-                patches_NHWC, descriptor_NC = self._features.encode(pixels, own.exposure)
-                self._known |= {(n, own): (patches_NHWC[k], descriptor_NC[k]) for k, n in enumerate(new)}
-
-
 class OutdatedViewError(Exception):
     """A task of the view turned out to be damaged, or its version is gone: take a new view."""
 
@@ -203,10 +87,7 @@ class BankSet:
         self._preset = preset
         self._threads = threads
         self._cache = _BankCache(preset, cache_bytes, to_device)
-        # By the id of a version: its prototype, and what is wrong with it if it cannot be used.
-        self._prototypes: dict[str, Prototype] = {}
-        self._damaged: dict[str, _Damage] = {}
-        self._latest: tuple[tuple[Snapshot, frozenset[str], int | None], TaskView] | None = None
+        self._views = TaskViews()
 
     def inspect(
         self,
@@ -233,7 +114,7 @@ class BankSet:
         while True:
             started = time.perf_counter()
             # That of before, because looking whether it changed takes time with many tasks, and is done below anyway.
-            view = self._latest[1] if self._latest and width is None else self.view(store, width)
+            view = self._views.latest if self._views.latest and width is None else self.view(store, width)
             if task is not None and task not in view.records:
                 view = self.view(store, width)
             _refuse_missing(view, task)
@@ -340,69 +221,15 @@ class BankSet:
 
     def found_damaged(self, record: TaskRecord) -> bool:
         """Whether that version of a task was found to be damaged when it was read."""
-        return record.id in self._damaged
+        return self._views.is_damaged(record)
+
+    def view(self, store: TaskStore, width: int | None = None) -> TaskView:
+        """The tasks as they are now (:meth:`TaskViews.view`)."""
+        return self._views.view(store, width)
 
     def bank(self, store: TaskStore, record: TaskRecord) -> Bank:
         """The bank of one version of a task, from the cache if it is there."""
         return self._cache.get(store, record)
-
-    def view(self, store: TaskStore, width: int | None = None) -> TaskView:
-        """The tasks as they are now; fast while nothing has changed.
-
-        With ``width``, a task whose prototype has another size counts as damaged; without it, and where prototypes
-        differ in size, the view cannot be used for routing.
-        """
-        while True:
-            snapshot = store.snapshot()
-            for version, damage in list(self._damaged.items()):
-                if store.files_stamp(damage.record) != damage.stamp:  # perhaps restored from a backup
-                    del self._damaged[version]
-            if self._latest and self._latest[0][0] is snapshot:
-                _, damaged, for_width = self._latest[0]
-                view = self._latest[1]
-                fitting = for_width == width or (for_width is None and view.prototype_TC.shape[1:] == (width,))
-                if fitting and damaged == frozenset(self._damaged):
-                    return view
-            try:
-                view = self._new_view(store, snapshot, width)
-            except VersionGoneError:
-                continue
-            self._latest = (snapshot, frozenset(self._damaged), width), view
-            return view
-
-    def _new_view(self, store: TaskStore, snapshot: Snapshot, width: int | None) -> TaskView:
-        prototypes: dict[str, Prototype] = {}
-        left_out = dict(snapshot.damaged)
-        for name, record in snapshot.records.items():
-            if record.id not in self._damaged and record.id not in prototypes:
-                try:
-                    known = self._prototypes.get(record.id)
-                    if known is None or width not in (None, known.descriptor_C.size):
-                        known = read_prototype(store, record, width)
-                        read_tiling(record)
-                    prototypes[record.id] = known
-                except VersionGoneError:
-                    raise
-                except StoreError as error:
-                    self._damaged[record.id] = _Damage(record, str(error), store.files_stamp(record))
-            if record.id in self._damaged:
-                left_out[name] = self._damaged[record.id].reason
-        self._prototypes = prototypes
-        usable = {name: record for name, record in snapshot.records.items() if name not in left_out}
-        known_ones = [prototypes[record.id] for record in usable.values()]
-        poses = [Pose(each.exposure, each.reference) for each in known_ones]
-        alike = len({prototype.descriptor_C.size for prototype in known_ones}) == 1
-        return TaskView(
-            usable,
-            left_out,
-            np.stack([each.descriptor_C for each in known_ones]) if alike else np.empty((0, width or 0), np.float32),
-            np.stack([each.thumbnail_P for each in known_ones]) if known_ones else np.empty((0, 0), np.float32),
-            [each.exposure for each in known_ones],
-            [read_tiling(record) for record in usable.values()],
-            [each.reference for each in known_ones],
-            poses,
-            len(set(poses)) == 1,
-        )
 
     def exposures(self, view: TaskView, thumbnail_NP: Floats, task: str | None = None) -> list[Exposure | None]:
         """Per image, the exposure to encode it with first: that of the task that its thumbnail is most like."""
@@ -458,7 +285,7 @@ class BankSet:
             except VersionGoneError as error:
                 raise OutdatedViewError from error
             except StoreError as error:
-                self._damaged[record.id] = _Damage(record, str(error), store.files_stamp(record))
+                self._views.leave_out(store, record, error)
                 raise OutdatedViewError from error
             fused, level_N = bank.read(distances, self._preset), bank.levels_of(distances)
             for k, n in enumerate(rows):
@@ -483,12 +310,6 @@ def to_compare_exactly(scores: TaskScores, exact: Container[str], preset: Preset
     """The tasks that an image has yet to be compared with at their own brightness (:func:`undecided`)."""
     limits = {name: each.bank.sensitivity(preset).threshold for name, each in scores.items()}
     return undecided({name: each.score for name, each in scores.items()}, exact, limits)
-
-
-def tilings_of(view: TaskView, task: str | None) -> list[Tiling]:
-    """The tilings of the tasks that images may be compared with: all, or one ``task``."""
-    found = zip(view.names, view.tilings, strict=True)
-    return list(dict.fromkeys(tiling for name, tiling in found if tiling and task in (None, name)))
 
 
 def _refuse_missing(view: TaskView, task: str | None) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.bank.bank import Memory, PackedVectors, headroom, levels, read_images
+from dinosaur_ad.bank.bank import Memory, headroom, levels, read_images
+from dinosaur_ad.bank.bank_contents import BankContents, Comparison
 from dinosaur_ad.bank.bank_files import (
     HELD_OUT,
     KEPT_OUT,
@@ -26,23 +26,20 @@ from dinosaur_ad.bank.bank_files import (
     read_zone,
     usual_image_size,
 )
-from dinosaur_ad.bank.budget import Form, Frame, choose, fewer_members, say_bytes
+from dinosaur_ad.bank.budget import Form, Frame, say_bytes
 from dinosaur_ad.bank.calibrating import Calibration
 from dinosaur_ad.bank.image_features import ImageFeatures, ImageSums
-from dinosaur_ad.bank.layout import Layout
+from dinosaur_ad.bank.layout import Layout, first_layout, next_layout
 from dinosaur_ad.bank.learning_block import COARSE_SHARE, Copies, LearningBlock
 from dinosaur_ad.bank.position import Position, is_free
+from dinosaur_ad.bank.rescaling import Rescaling, UnseenImages, raised
 from dinosaur_ad.bank.settings import Settings
 from dinosaur_ad.core.arrays import Array, to_numpy
-from dinosaur_ad.core.calibration import TINY
 from dinosaur_ad.core.coreset import coreset_size
 from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, ExposureRange
-from dinosaur_ad.core.memory import Coreset, distances_to_others, unseen_parts
-from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.core.projection import principal_axes
-from dinosaur_ad.core.readings import COARSE_RADIUS, Distances, windows
+from dinosaur_ad.core.memory import Coreset, unseen_parts
+from dinosaur_ad.core.readings import windows
 from dinosaur_ad.core.registration import Reference
-from dinosaur_ad.core.scoring import ANYWHERE
 from dinosaur_ad.core.tiles import Tiling
 from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.errors import InputError
@@ -62,44 +59,6 @@ FOLLOWED = 100
 LEAST_LEARNED = 20
 """Scores of others that count besides those of pictures that are scored anew whenever the memory changes, however many
 there are of these: they say what is usual for each reading."""
-
-
-@dataclass(frozen=True)
-class _Contents:
-    """What a builder has once it was given images.
-
-    ``candidates`` are the bank's members and, after them, the reserve for later updates; ``coarse`` are windows, where
-    the preset has a coarse reading. ``whole`` is how many members there would be without a budget, ``copies`` how many
-    moved copies were given with the images.
-    """
-
-    layout: Layout
-    frame: Frame
-    whole: int
-    copies: int
-    candidates: Coreset
-    coarse: Coreset | None
-    sums: ImageSums
-
-    @property
-    def members(self) -> Coreset:
-        return self.candidates.first(self.layout.form.members)
-
-
-def _raised(shares: list[float], mean: float) -> list[float]:
-    """Shares that are at least ``mean`` on average (geometric), in proportion, and at most 1."""
-    if not shares:
-        return shares
-    factor = max(1.0, mean / float(np.exp(np.mean(np.log(np.maximum(shares, TINY))))))
-    return [min(1.0, factor * share) for share in shares]
-
-
-class _Unseen(NamedTuple):
-    """Images of a block by their rows, their distances to a memory without them, and whether their scores count."""
-
-    rows: NDArray[np.intp]
-    distances: Distances
-    counts: bool = True
 
 
 class BankBuilder:
@@ -142,7 +101,7 @@ class BankBuilder:
         self._budget_of_tile = budget is None
         self._precision = precision
         self._zone: Zone | None = None
-        self._contents: _Contents | None = None
+        self._contents: BankContents | None = None
 
     @classmethod
     def reopened(
@@ -179,7 +138,7 @@ class BankBuilder:
                 "needs a threshold of its own, and so the images; learn the task anew with that budget."
             )
         coarse = read_coarse(record, bank, packed) if "coarse" in preset.readings else None
-        builder._contents = _Contents(
+        builder._contents = BankContents(
             layout=Layout(
                 form,
                 packed.basis_CK,
@@ -202,7 +161,7 @@ class BankBuilder:
         self.calibration.anywhere = is_free(position)
 
     @property
-    def _built(self) -> _Contents:
+    def _built(self) -> BankContents:
         if self._contents is None:
             raise RuntimeError("a bank has no contents before images were added")
         return self._contents
@@ -278,9 +237,13 @@ class BankBuilder:
         all_copies = (old.copies if old else 0) + (len(copies.copy_of_P) if copies else 0)
         whole = coreset_size(total + all_copies, 0, self._wanted(total))
         if old is None:
-            layout, known, known_coarse = self._first_layout(patches_NHWC, frame, whole), None, None
+            layout, known, known_coarse = (
+                first_layout(self.preset, self._precision, self.budget, frame, whole, patches_NHWC),
+                None,
+                None,
+            )
         else:
-            layout = self._next_layout(old.layout, frame, whole)
+            layout = next_layout(old.layout, self.budget, frame, whole)
             known = layout.narrowed(old.candidates)
             known_coarse = layout.narrowed(old.coarse) if old.coarse else None
         block = LearningBlock.of(layout, patches_NHWC, copies, first, with_windows="coarse" in self.preset.readings)
@@ -290,7 +253,7 @@ class BankBuilder:
         # Without a reserve there may be fewer candidates than the number of images would allow.
         layout = layout.with_members(min(layout.form.members, candidates.members))
         summed = features.sums() if old is None else old.sums.plus(features.sums())
-        self._contents = _Contents(layout, frame, whole, all_copies, candidates, coarse, summed)
+        self._contents = BankContents(layout, frame, whole, all_copies, candidates, coarse, summed)
         self.images += names
         self.digests += features.digests
         self.seconds["memory"] += time.perf_counter() - started
@@ -298,7 +261,7 @@ class BankBuilder:
         started = time.perf_counter()
         unseen = self._unseen_scores(block, known, known_coarse)
         if old is not None:
-            self._rescale_earlier(old, self._contents, first, block, unseen)
+            self._rescale_earlier(old, first, block, unseen)
         for scored in unseen:
             self.calibration.take(scored.distances, (scored.rows + first).tolist(), counts=scored.counts)
         self.seconds["calibrate"] += time.perf_counter() - started
@@ -340,7 +303,7 @@ class BankBuilder:
         contents = self._built
         own = contents.layout.own(patches_NHWC)
         coarse = windows(own) if contents.coarse else None
-        distances = self._distances(own, coarse, contents.members, contents.coarse)
+        distances = self._comparison.distances(contents.layout, own, coarse, contents.members, contents.coarse)
         self.calibration.take(distances, [image] * patches_NHWC.shape[0])
 
     def recalibrate(self, patches_NHWC: Array) -> None:
@@ -362,14 +325,14 @@ class BankBuilder:
 
     def _unseen_scores(
         self, block: LearningBlock, known: Coreset | None, known_coarse: Coreset | None
-    ) -> list[_Unseen]:
+    ) -> list[UnseenImages]:
         """The distances of images of a block that was just added to a memory that has not seen them."""
         total, count = len(self.images), block.images
         if self._kind == "in-sample":
             self._fit(len(self.calibration) + count)
             contents = self._built
-            distances = self._distances(*block.own(), contents.members, contents.coarse)
-            return [_Unseen(np.arange(count), distances)]
+            distances = self._comparison.distances(contents.layout, *block.own(), contents.members, contents.coarse)
+            return [UnseenImages(np.arange(count), distances)]
         scored = []
         if total > 1 and (self._kind == "unseen" or len(self.preset.readings) > 1):
             # Without folds: a fifth less hardly thins a large memory; a small one needs nearly all its images.
@@ -378,113 +341,39 @@ class BankBuilder:
             rests = [rest for _, rest in split]
             memories = block.remembered_parts(self.members, known, known_coarse, self._seed, rests)
             for (held_out, _), (members, coarse) in zip(split, memories, strict=True):
-                distances = self._distances(*block.own(held_out), members, coarse)
+                distances = self._comparison.distances(self._built.layout, *block.own(held_out), members, coarse)
                 # Where other images give the threshold, these still say what is usual for each reading.
-                scored.append(_Unseen(held_out, distances, counts=self._kind == "unseen"))
+                scored.append(UnseenImages(held_out, distances, counts=self._kind == "unseen"))
         return scored
 
     def _rescale_earlier(
-        self, old: _Contents, new: _Contents, images: int, block: LearningBlock, unseen: list[_Unseen]
+        self, old: BankContents, images: int, block: LearningBlock, unseen: list[UnseenImages]
     ) -> None:
         """Scale the scores of earlier images to what they would be with the bank of now.
 
-        Those images are gone. What is left of them are patches that were members; their distances to the members of
-        other images say which images fall by more than others, but by a little too much, because what was picked is
-        what lay far from the rest. After many small updates that is a lot. So where nobody looks at the images, the
-        shares are raised to what images gain on average: by how much those that were just added, which are all there,
-        score lower than with the bank of before.
+        After many small updates the shares that are estimated for them are too low by a lot. So where nobody looks at
+        the images, they are raised to what images gain on average: by how much those that were just added, which are
+        all there, score lower than with the bank of before.
         """
-        narrower = new.layout.form.channels < old.layout.form.channels
-        if self._kind == "in-sample" and not narrower:
+        share = self.preset.top / self.tiles
+        rescaling = Rescaling(old, self._built, self._comparison, images, share, self.calibration.scored)
+        if self._kind == "in-sample" and not rescaling.narrower:
             return
-        shares = self._shares(old, new, old.members, new.members, images)
-        coarse = shares
-        if old.coarse is not None and new.coarse is not None:
-            coarse = self._shares(old, new, old.coarse, new.coarse, images)
-        if unseen and not narrower and self.calibration.unlabelled:
-            gains = self._gain(new.layout, old, block, unseen)
-            shares, coarse = (_raised(each, gain) for each, gain in zip((shares, coarse), gains, strict=True))
+        shares, coarse = rescaling.shares()
+        if unseen and not rescaling.narrower and self.calibration.unlabelled:
+            gains = rescaling.gain(block, unseen)
+            shares, coarse = (raised(each, gain) for each, gain in zip((shares, coarse), gains, strict=True))
         self.calibration.rescale(shares, coarse)
 
-    def _gain(self, layout: Layout, old: _Contents, block: LearningBlock, unseen: list[_Unseen]) -> tuple[float, float]:
-        """The mean share, of patches and of windows, to which the scores of images of a block fall: what they are with
-        the bank of now, without themselves, over what they were with that of before."""
-        ratios: tuple[list[float], list[float]] = [], []
-        known, known_coarse = layout.narrowed(old.members), layout.narrowed(old.coarse) if old.coarse else None
-        for scored in unseen:
-            before = self._distances(*block.own(scored.rows), known, known_coarse)
-            pairs = ((scored.distances.point_NHW, before.point_NHW), (scored.distances.coarse_Nhw, before.coarse_Nhw))
-            for found, (is_NHW, was_NHW) in zip(ratios, pairs, strict=True):
-                if is_NHW is not None and was_NHW is not None:
-                    is_N, was_N = (to_numpy(pool(each, self.preset.top / self.tiles)) for each in (is_NHW, was_NHW))
-                    positive_N = (is_N > 0) & (was_N > 0)  # an image that is there twice says nothing
-                    found += (is_N[positive_N] / was_N[positive_N]).tolist()
-        # Most images gain nothing from few others, and some much, so that the median would say that there is no gain.
-        point, coarse = (min(1.0, float(np.exp(np.mean(np.log(found))))) if found else 0.0 for found in ratios)
-        return point, coarse
-
-    def _shares(self, old: _Contents, new: _Contents, before: Coreset, after: Coreset, images: int) -> list[float]:
-        """By which share the distances of each calibration image fall."""
-        patches = new.layout.narrowed(before)
-        if new.layout.form.channels < old.layout.form.channels:  # compared by the channels that are stored now
-            before, patches, after = (
-                coreset._replace(vectors_HWMC=layout.along_basis(coreset.vectors_HWMC))
-                for layout, coreset in ((old.layout, before), (new.layout, patches), (new.layout, after))
-            )
-        was_N, is_N = (
-            to_numpy(pool(distances_to_others(own, members, self.preset.radius, images), self.preset.top / self.tiles))
-            for own, members in ((before, before), (patches, after))
-        )
-        share_N = np.minimum(1.0, np.divide(is_N, was_N, out=np.ones_like(is_N), where=was_N > 0))
-        known_N = was_N > 0
-        usual = float(np.median(share_N[known_N])) if known_N.any() else 1.0
-        return [float(share_N[n]) if n >= 0 and known_N[n] else usual for n in self.calibration.scored]
-
-    def _distances(
-        self, own_NHWC: Array, windows_NhwC: Array | None, members: Coreset, coarse: Coreset | None
-    ) -> Distances:
-        """Of normal images to candidates."""
-        layout = self._built.layout
-        # Not rounded to float16, which changes no score by more than a part in ten thousand.
-        exact = layout.form.precision != "int8"
-        patches = PackedVectors(members.vectors_HWMC) if exact else layout.packed(members.vectors_HWMC)
-        patches_NHWK = own_NHWC if layout.projected or exact else layout.along_basis(own_NHWC)
-        free = is_free(self.position)
-        point_NHW = patches.projected_distances(patches_NHWK, ANYWHERE if free else self.preset.radius)
-        coarse_Nhw = None
-        if coarse is not None and windows_NhwC is not None:
-            packed = PackedVectors(coarse.vectors_HWMC) if exact else layout.packed_coarse(coarse.vectors_HWMC)
-            windows_NhwK = windows_NhwC if layout.projected or exact else layout.along_basis(windows_NhwC)
-            coarse_Nhw = packed.projected_distances(windows_NhwK, ANYWHERE if free else COARSE_RADIUS)
-        return Distances(point_NHW, coarse_Nhw)
+    @property
+    def _comparison(self) -> Comparison:
+        return Comparison(self.preset.radius, is_free(self.position))
 
     # --- the form of the bank ---
 
-    def _first_layout(self, patches_NHWC: Array, frame: Frame, whole: int) -> Layout:
-        """Without a budget, as the preset or the requested precision says; with one, int8 and what fits."""
-        if not self.budget:
-            return Layout(Form(whole, frame.width, self._precision or self.preset.precision))
-        precision = self._precision or "int8"
-        form = choose(frame, Form(whole, frame.width, precision, rotated=precision == "int8"), self.budget)
-        basis_CK = principal_axes(patches_NHWC, form.channels) if form.rotated else None
-        return Layout(form, basis_CK, projected=form.rotated and len(self.preset.readings) > 1)
-
-    def _next_layout(self, layout: Layout, frame: Frame, whole: int) -> Layout:
-        """With as many members as more images allow; within a budget they may take the place of channels."""
-        if self.budget and layout.form.rotated:
-            channels = choose(frame, replace(layout.form, members=whole), self.budget).channels
-            layout = layout.with_channels(min(channels, layout.form.channels))
-        layout = layout.with_members(whole)
-        return layout.with_members(fewer_members(frame, layout.form, self.budget).members) if self.budget else layout
-
     def _fit(self, scores: int) -> None:
         """Stay within the budget with so many scores in the file."""
-        contents = self._built
-        layout, frame, coarse = contents.layout, replace(contents.frame, scores=scores), contents.coarse
-        if self.budget:
-            layout = layout.with_members(fewer_members(frame, layout.form, self.budget).members)
-            coarse = coarse.first(COARSE_SHARE * layout.form.members) if coarse else None
-        self._contents = replace(contents, layout=layout, frame=frame, coarse=coarse)
+        self._contents = self._built.within(self.budget, scores)
 
     # --- what is stored ---
 

@@ -24,7 +24,7 @@ from dinosaur_ad.bank.position import Position, is_free
 from dinosaur_ad.bank.settings import Settings, sensitivity_rate, zone_rows
 from dinosaur_ad.bank.verdict import check_rate, why_not_ready
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.zones import Zones, read_zones
+from dinosaur_ad.images.given_zones import Zones, read_zones
 from dinosaur_ad.inspection import Changed, TaskSettings
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore

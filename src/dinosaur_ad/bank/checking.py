@@ -19,7 +19,7 @@ from dinosaur_ad.bank.verdict import LEAST_RATE, NORMAL, NOT_READY, UNKNOWN
 from dinosaur_ad.core.calibration import images_needed, p_values, promised_rate, rate_interval
 from dinosaur_ad.core.metrics import auroc
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import Images
+from dinosaur_ad.images.image_stream import Images
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.presets import Preset
 
@@ -169,7 +169,7 @@ class Checking:
             )
 
     def result(self) -> Check:
-        """What all of them say."""
+        """The result over all images."""
         good_N, bad_N = _scores(self._good), _scores(self._bad)
         threshold, rate = self._good[0].threshold, self._good[0].false_alarms
         promise = promised(self.preset, self.bank.scores, threshold, rate)

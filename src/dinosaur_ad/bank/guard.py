@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.bank.bank import Bank, alarm_threshold
-from dinosaur_ad.bank.bank_set import BankSet, EncodedImages, TaskScores, TaskView
+from dinosaur_ad.bank.bank_set import BankSet, TaskScores
 from dinosaur_ad.bank.building import BankBuilder
+from dinosaur_ad.bank.encoded_images import EncodedImages
 from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
+from dinosaur_ad.bank.task_view import TaskView
 from dinosaur_ad.bank.verdict import why_not_ready
 from dinosaur_ad.core import outliers
 from dinosaur_ad.core.calibration import UsualScores
 from dinosaur_ad.core.routing import prototype_distances
 from dinosaur_ad.errors import DinosaurError, TeachingRefusedError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.inspection import Suspect
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore

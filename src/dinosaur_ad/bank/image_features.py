@@ -19,8 +19,8 @@ from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.errors import EncoderError
 from dinosaur_ad.images.alignment import registered
 from dinosaur_ad.images.finding import name_of
+from dinosaur_ad.images.image_stream import Images, ImageStream, batched, prepared_batches, stream_images, timed
 from dinosaur_ad.images.loading import digest
-from dinosaur_ad.images.stream import Images, ImageStream, batched, prepared_batches, stream_images, timed
 from dinosaur_ad.inspection import Rejected
 from dinosaur_ad.presets import Preset
 

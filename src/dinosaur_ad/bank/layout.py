@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dinosaur_ad.bank.bank import PackedVectors
-from dinosaur_ad.bank.budget import Form
+from dinosaur_ad.bank.budget import Form, Frame, choose, fewer_members
 from dinosaur_ad.core.arrays import Array
 from dinosaur_ad.core.memory import Coreset
-from dinosaur_ad.core.projection import project
+from dinosaur_ad.core.projection import principal_axes, project
+from dinosaur_ad.presets import Preset
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,24 @@ class Layout:
         if not self.projected:
             return coreset
         return coreset._replace(vectors_HWMC=coreset.vectors_HWMC[..., : self.form.channels])
+
+
+def first_layout(
+    preset: Preset, precision: str | None, budget: int | None, frame: Frame, whole: int, patches_NHWC: Array
+) -> Layout:
+    """Without a budget, as the preset or the requested precision says; with one, int8 and what fits."""
+    if not budget:
+        return Layout(Form(whole, frame.width, precision or preset.precision))
+    precision = precision or "int8"
+    form = choose(frame, Form(whole, frame.width, precision, rotated=precision == "int8"), budget)
+    basis_CK = principal_axes(patches_NHWC, form.channels) if form.rotated else None
+    return Layout(form, basis_CK, projected=form.rotated and len(preset.readings) > 1)
+
+
+def next_layout(layout: Layout, budget: int | None, frame: Frame, whole: int) -> Layout:
+    """With as many members as more images allow; within a budget they may take the place of channels."""
+    if budget and layout.form.rotated:
+        channels = choose(frame, replace(layout.form, members=whole), budget).channels
+        layout = layout.with_channels(min(channels, layout.form.channels))
+    layout = layout.with_members(whole)
+    return layout.with_members(fewer_members(frame, layout.form, budget).members) if budget else layout

@@ -10,7 +10,7 @@ from dinosaur_ad.bank.image_features import FeatureExtractor, Progress, register
 from dinosaur_ad.bank.teaching import usual_size
 from dinosaur_ad.core.tiles import Tiling
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import Images
+from dinosaur_ad.images.image_stream import Images
 from dinosaur_ad.inspection import Rejected
 
 FEWEST, MOST = 5, 400

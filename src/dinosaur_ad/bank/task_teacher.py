@@ -24,7 +24,7 @@ from dinosaur_ad.bank.teaching import EARLY_COPIES, TrainingImages
 from dinosaur_ad.bank.tile_choice import WantedTiles
 from dinosaur_ad.bank.verdict import why_not_ready
 from dinosaur_ad.errors import DinosaurError, InputError, StoreError
-from dinosaur_ad.images.stream import Images
+from dinosaur_ad.images.image_stream import Images
 from dinosaur_ad.inspection import Changed, Learned, Rejected, Suspect
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore, check_task_name

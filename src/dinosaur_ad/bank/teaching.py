@@ -33,8 +33,8 @@ from dinosaur_ad.core.tiles import Tiling
 from dinosaur_ad.encoders import Encoder
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.alignment import moved_copy
+from dinosaur_ad.images.image_stream import Images, batched, stream_images
 from dinosaur_ad.images.loading import digest
-from dinosaur_ad.images.stream import Images, batched, stream_images
 from dinosaur_ad.inspection import Rejected
 from dinosaur_ad.presets import Preset
 

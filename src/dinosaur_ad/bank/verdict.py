@@ -26,7 +26,7 @@ from dinosaur_ad.core.map_regions import small_cells
 from dinosaur_ad.core.registration import Transform, carried_back, patches_in_image, seen_patches
 from dinosaur_ad.core.zones import Zone
 from dinosaur_ad.errors import InputError, StoreError
-from dinosaur_ad.images.stream import BatchImage
+from dinosaur_ad.images.image_stream import BatchImage
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord, TaskStore

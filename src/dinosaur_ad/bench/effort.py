@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dinosaur_ad._text import percent
 from dinosaur_ad.bench.published_figures import what_is_not_original
 from dinosaur_ad.bench.results import CellResult
 from dinosaur_ad.methods import Config, list_methods
@@ -43,9 +44,9 @@ class Training:
     def __str__(self) -> str:
         low, high = self.steps
         steps = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        percent = 100 * (1 if self.share is None else self.share)
-        share = f", {percent:.{0 if percent >= 10 else 1}f} % of its schedule" if percent != 100 else ""
-        return f"{steps} of {self.batch or '?'} images{share}"
+        whole = self.share is None or math.isclose(self.share, 1)
+        share = "" if whole else f", {in_percent(self.share or 0)} of its schedule"
+        return f"{steps} of {self.batch or '?'} image{'s' * (self.batch != 1)}{share}"
 
 
 def training_of(cell: CellResult, config: Config | None, tasks: int | None = None) -> Training | None:
@@ -102,11 +103,15 @@ def config_of(method: str) -> Config | None:
     return None if spec is None else spec.variants.get(variant or DEFAULT_VARIANT)
 
 
-def published_words(method: str) -> str:
-    """What the authors of a variant trained, in words of the method's own folder; empty where nothing is said."""
+def chosen_on(method: str) -> tuple[str, ...]:
+    """The scenarios whose test images a variant's settings were chosen on, as the method's own folder says.
+
+    >>> "mvtec-ad" in chosen_on("dinosaur"), chosen_on("dinosaur:paper"), chosen_on("unheard-of")
+    (True, (), ())
+    """
     name, _, variant = method.partition(":")
     spec = list_methods().get(name)
-    return "" if spec is None else spec.published.get(variant or DEFAULT_VARIANT, "")
+    return () if spec is None else tuple(spec.chosen_on.get(variant or DEFAULT_VARIANT, ()))
 
 
 def formerly(config: Config) -> dict[str, Any]:
@@ -142,19 +147,25 @@ def training_words(cells: Iterable[CellResult]) -> str:
     steps = min(each.steps[0] for each in found), max(each.steps[1] for each in found)
     batches = sorted({each.batch for each in found if each.batch})
     shares = [each.share for each in found if each.share is not None]
-    low, high = f"{steps[0]:,}", f"{steps[1]:,}"
-    words = f"{low if low == high else f'{low} to {high}'} steps of {' or '.join(map(str, batches)) or '?'}"
+    words = f"{from_to(f'{steps[0]:,}', f'{steps[1]:,}')} steps of {' or '.join(map(str, batches)) or '?'}"
     if not shares:
         return words
-    least, most = (percent(share) for share in (min(shares), max(shares)))
-    return f"{words}, {least if least == most else f'{least} to {most}'} % of its schedule"
+    return f"{words}, {from_to(in_percent(min(shares)), in_percent(max(shares)))} of its schedule"
 
 
-def percent(share: float) -> str:
-    """A share in percent, with as many digits as tell.
+def in_percent(share: float) -> str:
+    """A share of a schedule, below 10 % with one decimal.
 
-    >>> percent(1.0), percent(0.1), percent(0.0069)
-    ('100', '10', '0.7')
+    >>> in_percent(1.0), in_percent(0.1), in_percent(0.0069)
+    ('100 %', '10 %', '0.7 %')
     """
-    percent = 100 * share
-    return f"{percent:.{0 if percent >= 9.95 else 1}f}"
+    return percent(share, 0 if share >= 0.0995 else 1)
+
+
+def from_to(low: str, high: str) -> str:
+    """A range in words, or its one value; a unit is said once.
+
+    >>> from_to("540", "1,110"), from_to("1.4 %", "10 %"), from_to("10 %", "10 %")
+    ('540 to 1,110', '1.4 to 10 %', '10 %')
+    """
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"

@@ -35,9 +35,14 @@ from dinosaur_ad.core.quantise import widen
 from dinosaur_ad.core.routing import prototype_distances, shortlist
 from dinosaur_ad.datasets.tasks import Scenario, Task
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods import Lesson, Photo, Workbench, choose_methods
-from dinosaur_ad.methods.dinosaur import SCORE_AT_ONCE, SCORE_AT_ONCE_GPU, DinosaurConfig, DinosaurMethod
+from dinosaur_ad.methods.dinosaur.dinosaur_method import (
+    SCORE_AT_ONCE,
+    SCORE_AT_ONCE_GPU,
+    DinosaurConfig,
+    DinosaurMethod,
+)
 from dinosaur_ad.presets import get_preset
 
 __all__ = ["RADII", "RATIOS", "GridPlan", "GridResult", "ScenarioGrid", "load_grids", "plan_grid", "run_grid"]
@@ -254,8 +259,9 @@ class _Model(DinosaurMethod):
             for ratio in (ratios[-1:] if at_once else ratios)
         ]
         for block in batched(lesson.train, block_size):
-            cls_NC, patches_NHWC = self._features(block)
-            features, moved_NHWC = self._image_features(block, cls_NC, patches_NHWC), self._put(patches_NHWC)
+            cls_NC, patches_NHWC = self._features.of(block)
+            features = self._features.for_builder(block, cls_NC, patches_NHWC)
+            moved_NHWC = self._features.put(patches_NHWC)
             for draft in drafts:
                 draft.add(features._replace(patches_NHWC=moved_NHWC))
         files = [draft.files() for draft in drafts]
@@ -274,10 +280,10 @@ class _Model(DinosaurMethod):
         return np.concatenate([self._score_group(group) for group in batched(photos, at_once)], axis=2)
 
     def _score_group(self, photos: Sequence[Photo]) -> Floats:
-        cls_NC, patches_NHWC = self._features(photos)
-        distance_NT = prototype_distances(self._describe(cls_NC, patches_NHWC), np.stack(self._prototypes))
+        cls_NC, patches_NHWC = self._features.of(photos)
+        distance_NT = prototype_distances(self._features.describe(cls_NC, patches_NHWC), np.stack(self._prototypes))
         candidates = shortlist(distance_NT, self.preset.limit, self.preset.margin)
-        moved_NHWC = self._put(patches_NHWC)
+        moved_NHWC = self._features.put(patches_NHWC)
         best_RrN = np.full((len(self._plan.ratios), len(self._plan.radii), len(photos)), np.inf, np.float32)
         for task, picked in enumerate(self._picked):
             rows = [n for n, chosen in enumerate(candidates) if task in chosen]
@@ -287,5 +293,5 @@ class _Model(DinosaurMethod):
         return best_RrN
 
     def _compare(self, patches_NHWC: Array, picked: _Picked) -> Floats:
-        bank_HWMC = self._put(members_last(widen(picked.vectors_HWMC)))
+        bank_HWMC = self._features.put(members_last(widen(picked.vectors_HWMC)))
         return cell_scores(patches_NHWC, bank_HWMC, picked.sizes, self._plan.radii, self.preset.top)

@@ -12,12 +12,12 @@ from importlib.resources import files
 from typing import Any
 
 from dinosaur_ad import __version__
-from dinosaur_ad.bench.effort import row_label, training_of
+from dinosaur_ad.bench.effort import chosen_on, row_label, training_of
 from dinosaur_ad.bench.metrics import fm_paper, fm_std, seed_spread
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import Number
-from dinosaur_ad.bench.report.report_rows import paper_scenario
+from dinosaur_ad.bench.report.report_rows import paper_scenario, rows_of
 from dinosaur_ad.bench.report.row_groups import CellGroup, group_cells, methods_of, scenarios_of
 from dinosaur_ad.bench.results import CellResult, find_results, without_nan
 from dinosaur_ad.bench.submitted_row import origin
@@ -69,7 +69,7 @@ def leaderboard(folders: Sequence[str]) -> dict[str, Any]:
         "kind": KIND,
         "made_with": f"dinosaur-ad {__version__}",
         "scenarios": [_scenario(groups, name) for name in scenarios_of(groups)],
-        "rows": [_row(groups, method) for method in methods_of(groups)],
+        "rows": [_row(list(own.values())) for method in methods_of(groups) for own in rows_of(method, groups)],
         "paper": _paper(scenarios_of(groups)),
     }
 
@@ -93,14 +93,16 @@ def _scenario(groups: Sequence[CellGroup], name: str) -> dict[str, Any]:
     }
 
 
-def _row(groups: Sequence[CellGroup], method: str) -> dict[str, Any]:
-    own = [group for group in groups if group.method == method]
+def _row(own: Sequence[CellGroup]) -> dict[str, Any]:
+    """One method in one form: what ran part of its schedule on one scenario and all of it on another is two rows."""
+    method, scenarios = own[0].method, {group.scenario for group in own}
     spec = list_methods().get(method.partition(":")[0])
     return {
         "method": method,
         "label": row_label(own[0].first),
         "summary": own[0].first.summary,
         "control": spec is not None and spec.control,
+        "chosen_on": [name for name in chosen_on(method) if name in scenarios],
         "entries": [_entry(group) for group in own],
     }
 

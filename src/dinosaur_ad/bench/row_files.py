@@ -98,7 +98,7 @@ def _unpack(content: bytes) -> dict[str, bytes]:
             raise ValueError(f"it has {len(entries)} files, more than the {MOST_FILES} that are possible")
         _refuse_names(entries)
         if sum(entry.file_size for entry in entries) > LARGEST_ROW:
-            raise ValueError(f"it would unpack to more than {LARGEST_ROW} bytes")
+            raise ValueError(f"it would unpack to more than {LARGEST_ROW >> 20} MiB")
         files = {entry.filename: archive.read(entry) for entry in entries}
     _refuse_large(files)
     return files
@@ -132,7 +132,7 @@ def _refuse_large(files: Mapping[str, bytes]) -> None:
             with zipfile.ZipFile(io.BytesIO(content)) as arrays:
                 unpacked += sum(entry.file_size for entry in arrays.infolist())
     if unpacked > LARGEST_ARRAYS:
-        raise ValueError(f"its arrays would unpack to more than {LARGEST_ARRAYS} bytes")
+        raise ValueError(f"its arrays would unpack to more than {LARGEST_ARRAYS >> 20} MiB")
 
 
 def _check_hashes(files: Mapping[str, bytes]) -> None:

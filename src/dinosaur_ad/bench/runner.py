@@ -20,7 +20,7 @@ from dinosaur_ad.bench.places import LocalPlace, Place, open_place
 from dinosaur_ad.bench.results import ERROR, RESULT, CellResult, FailedCell
 from dinosaur_ad.bench.scenarios import open_scenario, what_is_partial
 from dinosaur_ad.datasets.tasks import Scenario
-from dinosaur_ad.encoders.weights.local import cache_home
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 from dinosaur_ad.errors import DinosaurError, InputError, install_command
 from dinosaur_ad.methods import choose_methods
 

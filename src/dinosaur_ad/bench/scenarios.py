@@ -25,7 +25,7 @@ from dinosaur_ad.datasets import (
     real_iad_scenario,
     visa_scenario,
 )
-from dinosaur_ad.datasets.drift import DriftKind
+from dinosaur_ad.datasets.drawn_drift import DriftKind
 from dinosaur_ad.datasets.mtd import MtdDrift
 from dinosaur_ad.datasets.synthetic import synthetic_drift_scenario, synthetic_scenario
 from dinosaur_ad.errors import InputError

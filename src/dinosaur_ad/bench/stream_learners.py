@@ -15,10 +15,10 @@ from PIL import Image
 
 from dinosaur_ad.bank.image_features import FeatureExtractor
 from dinosaur_ad.core.pooling import pool
-from dinosaur_ad.core.stream import StreamMemory, begin_stream, follow_stream, stream_distances
+from dinosaur_ad.core.stream_memory import StreamMemory, begin_stream, follow_stream, stream_distances
 from dinosaur_ad.detector import Dinosaur
 from dinosaur_ad.encoders import Encoder, prepare
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.inspection import Inspection
 from dinosaur_ad.methods.contract import Floats, Lesson, Method, Photo
 from dinosaur_ad.presets import Preset
@@ -192,7 +192,7 @@ class MethodLearner:
 
 
 class FlatLearner:
-    """One memory for all products at each place of the patch grid, of bounded size (:mod:`dinosaur_ad.core.stream`).
+    """One bounded memory for all products at each place of the patch grid (:mod:`dinosaur_ad.core.stream_memory`).
 
     It knows no products. The threshold is a quantile of the scores of the last 200 pictures before they were learned.
     """

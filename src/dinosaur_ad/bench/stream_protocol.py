@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dinosaur_ad._text import percent
 from dinosaur_ad.bench.hidden_stream import HiddenStream
 from dinosaur_ad.bench.lessons import photo
 from dinosaur_ad.bench.stream_learners import FoundProduct, StreamAnswer, StreamLearner
@@ -192,18 +193,18 @@ def stream_table(results: Sequence[StreamResult]) -> list[str]:
     ]
     for each in results:
         cells = [
-            _percent(each.plan["defects"]),
+            percent(each.plan["defects"], 1),
             each.learner,
             f"{each.judged} of {each.pictures}",
             _number(each.auroc),
-            _percent(each.false_alarms),
+            percent(each.false_alarms, 1),
             _slowest(each),
             "–" if each.surplus is None else str(each.surplus),
             _number(each.purity),
             _number(each.final_mean),
-            _percent(each.final_recall),
-            _percent(each.final_false_alarms),
-            _percent(each.final_unready),
+            percent(each.final_recall, 1),
+            percent(each.final_false_alarms, 1),
+            percent(each.final_unready, 1),
             f"{each.curve[-1].storage_bytes / 2**20:.1f} MiB",
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -218,7 +219,3 @@ def _slowest(result: StreamResult) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"

@@ -208,7 +208,7 @@ def _check_sizes(store: Store, name: str) -> None:
 
 def _free(store: Path | None, findings: Findings) -> dict[str, int]:
     """Free bytes where weights and the store lie."""
-    from dinosaur_ad.encoders.weights.local import cache_home
+    from dinosaur_ad.encoders.weights.weight_folder import cache_home
 
     places = {"cache": cache_home()} | ({"store": store} if store else {})
     free = {name: shutil.disk_usage(_existing(path)).free for name, path in places.items()}

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dinosaur_ad._text import did_you_mean, percent, printable
+from dinosaur_ad._promises import promises
+from dinosaur_ad._text import did_you_mean, printable
 from dinosaur_ad.cli._console import EXIT_OK, EXIT_UNREADABLE, report_rejected, say, show
 from dinosaur_ad.cli._overlays import say_overlays_left_out
 from dinosaur_ad.cli._parser import Subparsers, add_images, add_store, add_verb, encoder_options, open_store, task_name
@@ -278,27 +279,6 @@ def position_line(record: TaskRecord) -> str:
     if position.reach is not None and position.reach > COPIES_REACH and not position.registered:
         advice = "; that is more than moved copies allow for: use a fixture, or try learn --replace --position moving"
     return f"position: {position} ({how}{advice})"
-
-
-def promises(learned: Learned, false_alarms: float | None) -> list[str]:
-    """What can be promised of a task, a line each: the share of false alarms, and the smallest defect.
-
-    ``false_alarms`` is what was asked for; None where a threshold was set by hand.
-    """
-    lines = []
-    if learned.promised_rate is not None and learned.images_needed is not None:
-        more = ""
-        if false_alarms is not None and learned.promised_rate > false_alarms:
-            more = f"; for {100 * false_alarms:.3g} % take {learned.images_needed}"
-        lines.append(
-            f"with {learned.calibrated} images: at most {percent(learned.promised_rate)} false alarms with 95 % "
-            f"confidence{more}"
-        )
-    if learned.photo_size is not None:
-        height, width = learned.photo_size
-        wide, high = learned.smallest_width * width, learned.smallest_defect * height
-        lines.append(f"sees defects from about {wide:.0f} x {high:.0f} of {width} x {height} pixels")
-    return lines
 
 
 def warn_of_missed_defects(learned: Learned | Changed) -> None:

@@ -28,7 +28,7 @@ from dinosaur_ad.detector import INSPECT_AT_ONCE, Dinosaur
 from dinosaur_ad.encoders.options import EncoderOptions
 from dinosaur_ad.errors import DinosaurError, InputError
 from dinosaur_ad.images.finding import Found
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.inspection import Inspection, Rejected
 from dinosaur_ad.store import TaskStore
 

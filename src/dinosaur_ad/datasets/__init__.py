@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dinosaur_ad.datasets.btad import btad_scenario
-from dinosaur_ad.datasets.drift import DriftKind, draw_drift, draw_replay_drift
+from dinosaur_ad.datasets.drawn_drift import DriftKind, draw_drift, draw_replay_drift
 from dinosaur_ad.datasets.folder import folder_task
 from dinosaur_ad.datasets.loco import loco_scenario
 from dinosaur_ad.datasets.mpdd import mpdd_scenario

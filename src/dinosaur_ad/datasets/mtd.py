@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dinosaur_ad.datasets.drift import DRIFT_KINDS, LEVELS, DriftKind, draw_drift, draw_replay_drift
+from dinosaur_ad.datasets.drawn_drift import DRIFT_KINDS, LEVELS, DriftKind, draw_drift, draw_replay_drift
 from dinosaur_ad.datasets.folder import images_in
 from dinosaur_ad.datasets.samples import FileSample
 from dinosaur_ad.datasets.tasks import Scenario, Task
@@ -46,8 +46,8 @@ MTD_CITATION = "Huang, Qiu, Yuan: Surface defect saliency of magnetic tile, The 
 def mtd_scenario(root: str | Path, drift: MtdDrift = "none", seed: int = 0) -> Scenario:
     """MTD as one task (``drift="none"``) or as ten tasks of the same images under growing drift.
 
-    The drifts are those of :mod:`dinosaur_ad.datasets.drift`; ``seed`` changes their draws and never the split. For
-    replay methods each task holds its training images also in the widened range (``Task.widened``).
+    The drifts are those of :mod:`dinosaur_ad.datasets.drawn_drift`; ``seed`` changes their draws and never the split.
+    For replay methods each task holds its training images also in the widened range (``Task.widened``).
 
     :raises InputError: an unknown drift, or a set that is not whole; the sentence names what is missing.
     """

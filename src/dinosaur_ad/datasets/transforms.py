@@ -1,7 +1,7 @@
 """Drift applied to one image: light, focus or the position of the camera.
 
 Each is a small frozen value that says exactly what is done, so that the same pixels come out at every evaluation, in
-any order, in any process. Which value an image gets is drawn in :mod:`dinosaur_ad.datasets.drift`.
+any order, in any process. Which value an image gets is drawn in :mod:`dinosaur_ad.datasets.drawn_drift`.
 """
 
 from __future__ import annotations

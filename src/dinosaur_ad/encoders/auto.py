@@ -36,7 +36,8 @@ from dinosaur_ad.encoders.providers import (
     thread_count,
 )
 from dinosaur_ad.encoders.registry import get_spec, token_encoder
-from dinosaur_ad.encoders.weights.local import cache_home, to_stderr
+from dinosaur_ad.encoders.weights.local import to_stderr
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 from dinosaur_ad.errors import EncoderError
 
 USUAL_PRECISIONS = ("float32", "bfloat16", "float16")

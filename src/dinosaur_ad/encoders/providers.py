@@ -180,3 +180,15 @@ def _has_bfloat16() -> bool:
     capabilities, flags = openvino_capabilities(), cpu_flags()
     # OpenVINO also lists what it emulates with AVX-512, so the flags of the CPU decide where the system lists them.
     return "BF16" in capabilities and (not flags or bool(flags & _BFLOAT16_FLAGS))
+
+
+def require_torch(name: str, device: str) -> None:
+    """Refuse in a sentence a network that runs on torch where torch, or the device, is not there."""
+    try:
+        from dinosaur_ad.encoders.backends.torch_backend import check_device
+    except ImportError as error:
+        raise EncoderError(
+            f"'{name}' runs on torch and transformers ({error.name or 'one'} is missing); install them with: "
+            f"{install_command('bench')}."
+        ) from error
+    check_device(device)

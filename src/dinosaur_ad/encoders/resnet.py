@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
+from dinosaur_ad.encoders.providers import require_torch
 from dinosaur_ad.encoders.registry import get_spec, residual_network
 from dinosaur_ad.encoders.specs import ResNetSpec
 from dinosaur_ad.encoders.weights.convert import Floats
 from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file
-from dinosaur_ad.errors import EncoderError, InputError, install_command
+from dinosaur_ad.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -32,14 +33,7 @@ def load_resnet(name: str = "resnet50", *, device: str = "cpu", weights: str | P
     names, with or without the parts after stage 3, which are not used.
     """
     residual_network(get_spec(name))  # before a download, not after it
-    try:
-        from dinosaur_ad.encoders.backends.torch_backend import check_device
-    except ImportError as error:
-        raise EncoderError(
-            f"'{name}' runs on torch and transformers ({error.name or 'one'} is missing); install them with: "
-            f"{install_command('bench')}."
-        ) from error
-    check_device(device)
+    require_torch(name, device)
     return ResNetFeatures(ensure(name) if weights is None else from_file(name, weights), device)
 
 

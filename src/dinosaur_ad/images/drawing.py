@@ -24,8 +24,8 @@ from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad._text import odds, printable
 from dinosaur_ad.core.upsampling import upsample
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.image_stream import read_prepared
 from dinosaur_ad.images.loading import Mask, Pixels, digest, read_image
-from dinosaur_ad.images.stream import read_prepared
 
 if TYPE_CHECKING:
     from dinosaur_ad.inspection import Inspection
@@ -124,12 +124,12 @@ def dim(pixels: Pixels, inspected_HW: Mask) -> Pixels:
     return dimmed
 
 
-def outline(pixels: Pixels, mask: Mask, colour: Colour = TRUTH) -> Pixels:
+def outline(pixels: Pixels, mask: Mask) -> Pixels:
     """The image, RGB or RGBA uint8, with a thin line around ``mask``, bool ``(H, W)``."""
     grown = np.pad(mask, 1)
     around = grown[:-2, 1:-1] | grown[2:, 1:-1] | grown[1:-1, :-2] | grown[1:-1, 2:]
     drawn = pixels.copy()
-    drawn[around & ~mask] = (*colour, 255)[: pixels.shape[2]]
+    drawn[around & ~mask] = (*TRUTH, 255)[: pixels.shape[2]]
     return drawn
 
 

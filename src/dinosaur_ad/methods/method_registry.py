@@ -32,8 +32,8 @@ class MethodSpec:
     """Settings for tests: small, random, needing no downloads."""
     tiny_variants: Mapping[str, Mapping[str, Any]]
     """Differences of some variants from ``tiny``."""
-    published: Mapping[str, str]
-    """What the authors of some variants trained, in words, where the variant's settings cannot say it."""
+    chosen_on: Mapping[str, Sequence[str]]
+    """The scenarios whose test images the settings of some variants were chosen on."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ def register(
     control: bool = False,
     tiny: Mapping[str, Any] | None = None,
     tiny_variants: Mapping[str, Mapping[str, Any]] | None = None,
-    published: Mapping[str, str] | None = None,
+    chosen_on: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[type[Method]], type[Method]]:
     """Class decorator: make a method available by name. ``variants`` has at least ``"default"``.
 
     ``summary`` is one line about the method; :meth:`Method.summary_with` where it depends on the settings. Names are
-    letters, digits and ``_.+-``, because they are folder names of results. ``published`` says, by variant, what its
-    authors trained where the settings cannot; tables print it below.
+    letters, digits and ``_.+-``, because they are folder names of results. ``chosen_on`` names, by variant, the
+    scenarios whose test images its settings were chosen on; every table says so.
     """
     for word in (name, *variants):
         if not re.fullmatch(r"\w[\w.+-]{0,99}", word):
@@ -103,7 +103,7 @@ def register(
 
     def add(method: type[Method]) -> type[Method]:
         settings = dict(variants), summary, replay, control, dict(tiny or {}), dict(tiny_variants or {})
-        _REGISTRY[name] = MethodSpec(name, method, *settings, dict(published or {}))
+        _REGISTRY[name] = MethodSpec(name, method, *settings, dict(chosen_on or {}))
         return method
 
     return add

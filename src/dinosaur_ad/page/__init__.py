@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dinosaur_ad.page.examples import Example, ShownRows, choose
 from dinosaur_ad.page.picture import sequence_picture
-from dinosaur_ad.page.sequence_page import interval, percent, sequence_page
+from dinosaur_ad.page.sequence_page import interval, sequence_page
 from dinosaur_ad.page.sequence_results import SequenceRow, SequenceRun, Share, Summary, Taught, last_rows, summarise
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "choose",
     "interval",
     "last_rows",
-    "percent",
     "sequence_page",
     "sequence_picture",
     "summarise",

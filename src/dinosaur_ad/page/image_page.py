@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dinosaur_ad._text import odds, printable
+from dinosaur_ad._text import odds, percent, printable
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.loading import read_image
 from dinosaur_ad.inspection import Inspection
@@ -17,7 +17,7 @@ from dinosaur_ad.page.charts import histogram
 from dinosaur_ad.page.html import Html, element, join, number, page, section, table, tile
 from dinosaur_ad.page.image_results import ANOMALOUS, NORMAL, NOT_READY, UNKNOWN, ImageResults, ImageRow
 from dinosaur_ad.page.photo_cards import heat_key, marks, patch_pair, photo
-from dinosaur_ad.page.sequence_page import interval, percent
+from dinosaur_ad.page.sequence_page import interval
 
 TITLE = "DINOSaur report"
 MOST_ROWS = 10_000
@@ -75,10 +75,10 @@ def _head(results: ImageResults) -> Html:
     ]
     if results.labelled(0):
         share = results.alarms(0)
-        tiles.append(tile(percent(share), "false alarms", f"good images called anomalous: {interval(share)}"))
+        tiles.append(tile(percent(share.rate, 1), "false alarms", f"good images called anomalous: {interval(share)}"))
     if results.labelled(1):
         share = results.alarms(1)
-        tiles.append(tile(percent(share), "defects caught", f"bad images called anomalous: {interval(share)}"))
+        tiles.append(tile(percent(share.rate, 1), "defects caught", f"bad images called anomalous: {interval(share)}"))
     if aurocs := results.aurocs():
         note = "mean of the tasks" if len(aurocs) > 1 else "how well scores rank bad above good; 1 is perfect"
         tiles.append(tile(f"{sum(aurocs.values()) / len(aurocs):.3f}", "image AUROC", note))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from PIL import Image, ImageDraw
 
+from dinosaur_ad._text import percent
 from dinosaur_ad.images.drawing import Colour, font
 from dinosaur_ad.images.loading import Pixels
 from dinosaur_ad.page.charts import strength
@@ -95,9 +96,9 @@ def _draw_numbers(pen: ImageDraw.ImageDraw, at: tuple[int, int], run: SequenceRu
     if summary.forgetting is not None:
         lines.insert(1, (f"{summary.forgetting:.3f}", "forgetting"))
     if summary.false_alarms.rate is not None:
-        lines.append((f"{100 * summary.false_alarms.rate:.1f} %", f"false alarms, {100 * run.asked:g} % asked for"))
+        lines.append((percent(summary.false_alarms.rate, 1), f"false alarms, {100 * run.asked:g} % asked for"))
     if summary.recall.rate is not None:
-        lines.append((f"{100 * summary.recall.rate:.0f} %", f"of {summary.recall.total} defects caught"))
+        lines.append((percent(summary.recall.rate, 0), f"of {summary.recall.total} defects caught"))
     for place, (value, words) in enumerate(lines):
         y = at[1] + place * 25
         pen.text((at[0] + 62, y), value, fill=_INK, font=font(17), anchor="rs")

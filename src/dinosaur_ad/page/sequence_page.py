@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dinosaur_ad._text import odds
+from dinosaur_ad._text import odds, percent
 from dinosaur_ad.page.charts import histogram, matrix_scale, matrix_table
 from dinosaur_ad.page.examples import Example, ShownRows
 from dinosaur_ad.page.html import Html, element, join, number, page, section, table, tile
@@ -50,15 +50,6 @@ def headline(run: SequenceRun, summary: Summary) -> str:
     )
 
 
-def percent(share: Share) -> str:
-    """A share for people.
-
-    >>> percent(Share.of(3, 100))
-    '3.0 %'
-    """
-    return "–" if share.rate is None else f"{100 * share.rate:.1f} %"
-
-
 def interval(share: Share) -> str:
     """Counts and the 95 % interval of a share.
 
@@ -82,9 +73,9 @@ def _head(title: str, run: SequenceRun, summary: Summary) -> Html:
     tiles = (
         tile(auroc, "image AUROC", f"mean of {len(summary.products)} products after the last was learned"),
         tile(lost, "forgetting", "AUROC that earlier products lost; 0 is none"),
-        tile(percent(summary.recall), "defects caught", interval(summary.recall)),
-        tile(percent(summary.false_alarms), "false alarms", asked),
-        tile(percent(summary.routing), "routed right", "the product was never named"),
+        tile(percent(summary.recall.rate, 1), "defects caught", interval(summary.recall)),
+        tile(percent(summary.false_alarms.rate, 1), "false alarms", asked),
+        tile(percent(summary.routing.rate, 1), "routed right", "the product was never named"),
         tile(f"{summary.ms_per_image:.0f} ms", "to inspect an image", f"median, {provider}, file reading included"),
         tile(f"{run.seconds_per_product:.1f} s", "to learn a product", f"from {run.taught[0].images} normal images"),
         tile(run.detector["encoder"], "encoder", run.detector["description"]),

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.profile.child import PROGRESS
 from dinosaur_ad.profile.document import FAILED, FORMAT, PARTIAL, VERSION, Document, not_measured, summarise
-from dinosaur_ad.profile.jobs import DETECTOR, EPOCHS, MethodRun, prepare_method
 from dinosaur_ad.profile.machine import machine_facts, machine_state, throttling
+from dinosaur_ad.profile.method_runs import DETECTOR, EPOCHS, MethodRun, prepare_method
 from dinosaur_ad.profile.profile_images import ProfileImages
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from dinosaur_ad.station.jobs import Job, Outcome
 
 if TYPE_CHECKING:
     from dinosaur_ad.station.history.history import History
+    from dinosaur_ad.station.station_teaching import Teaching
     from dinosaur_ad.station.tables import FeedbackRow
-    from dinosaur_ad.station.teaching import Teaching
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ RESUME_SECONDS = 5.0
 
 
 class Answers:
-    """Takes answers, and has :class:`~dinosaur_ad.station.teaching.Teaching` do what follows from them."""
+    """Takes answers, and has :class:`~dinosaur_ad.station.station_teaching.Teaching` do what follows from them."""
 
     def __init__(self, teaching: Teaching, history: History, bus: Bus) -> None:
         self._teaching, self._history, self._bus = teaching, history, bus

@@ -93,7 +93,7 @@ class SourceConfig:
 
 @dataclass(frozen=True)
 class SinkConfig:
-    """``[[sink]]``: who is told."""
+    """``[[sink]]``: where recorded parts and warnings are sent."""
 
     name: str
     kind: str
@@ -121,7 +121,7 @@ class TeachingConfig:
 
 @dataclass(frozen=True)
 class DriftConfig:
-    """``[drift]``: when a change is said."""
+    """``[drift]``: when a change is reported."""
 
     false_warnings: float = 0.0001
     """The most warnings without a change, as a share of the parts of all products: 0.0001 is one in 10,000 parts."""

@@ -43,5 +43,5 @@ def background_thread(work: Callable[[], None], name: str) -> threading.Thread:
 
 
 def take_turns_quickly() -> None:
-    """Let the threads of this process wait less for one another."""
+    """Shorten the time after which threads of this process take turns."""
     sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))

@@ -34,8 +34,8 @@ from dinosaur_ad.watch.watch_event import WatchEvent
 
 if TYPE_CHECKING:
     from dinosaur_ad.station.history.history import History
+    from dinosaur_ad.station.station_teaching import Teaching
     from dinosaur_ad.station.tables import WarningRow
-    from dinosaur_ad.station.teaching import Teaching
 
 log = logging.getLogger(__name__)
 

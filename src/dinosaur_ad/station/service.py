@@ -33,7 +33,7 @@ from dinosaur_ad.station.proposals import Proposals
 from dinosaur_ad.station.sinks.mqtt_trigger import MqttTrigger, triggers_by_topic
 from dinosaur_ad.station.sources.source import Source, make_source
 from dinosaur_ad.station.spool import Spool
-from dinosaur_ad.station.teaching import Teaching
+from dinosaur_ad.station.station_teaching import Teaching
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dinosaur_ad._text import percent, printable
+from dinosaur_ad._promises import promises
+from dinosaur_ad._text import printable
 from dinosaur_ad.inspection import Changed, Learned, TaskSettings
 
 NAMED = 3
@@ -15,19 +16,8 @@ NAMED = 3
 
 def promise(learned: Learned, settings: TaskSettings) -> str:
     """What can be promised of a product: the share of false alarms, and the smallest defect."""
-    sentences = []
-    if learned.promised_rate is not None and learned.images_needed is not None:
-        asked = settings.false_alarms
-        more = f"; for {100 * asked:.3g} % take {learned.images_needed}"
-        sentences.append(
-            f"With {learned.calibrated} images: at most {percent(learned.promised_rate)} false alarms with 95 % "
-            f"confidence{more if learned.promised_rate > asked and not settings.fixed_threshold else ''}."
-        )
-    if learned.photo_size is not None:
-        height, width = learned.photo_size
-        wide, high = learned.smallest_width * width, learned.smallest_defect * height
-        sentences.append(f"It sees defects from about {wide:.0f} x {high:.0f} of {width} x {height} pixels.")
-    return " ".join(sentences)
+    clauses = promises(learned, None if settings.fixed_threshold else settings.false_alarms)
+    return " ".join(f"It {each}." if each.startswith("sees") else f"{each[0].upper()}{each[1:]}." for each in clauses)
 
 
 def learned_sentence(learned: Learned, what: str, settings: TaskSettings) -> str:

@@ -10,7 +10,7 @@ from dinosaur_ad.station.feedback_tray import TrayGroup
 from dinosaur_ad.station.jobs import Job, Outcome
 
 if TYPE_CHECKING:
-    from dinosaur_ad.station.teaching import Teaching
+    from dinosaur_ad.station.station_teaching import Teaching
 
 
 def teach_groups(teaching: Teaching, job: Job, groups: Sequence[TrayGroup], force: bool) -> Outcome:

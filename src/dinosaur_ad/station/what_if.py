@@ -65,15 +65,13 @@ class FollowingThreshold:
     """Of the confirmed parts, how many had passed: without any, the answers depend on the verdict."""
 
 
-def what_if(
-    task: str, history: History, detector: Dinosaur, since: str | None = None, limit: int = PARTS
-) -> list[SensitivityPlace]:
+def what_if(task: str, history: History, detector: Dinosaur) -> list[SensitivityPlace]:
     """What each place from 0 (cautious) to 10 (strict) would have done to the latest parts of a product.
 
     Parts from before its last change do not count, because scores meant something else then; nor parts that could not
     be judged.
     """
-    points = judged_points(task, history, since, limit)
+    points = judged_points(task, history, PARTS)
     settings = detector.settings(task)
     rates = [sensitivity_rate(place, detector.preset) for place in range(int(MOST_SENSITIVITY) + 1)]
     current = min(range(len(rates)), key=lambda place: abs(math.log(rates[place] / max(settings.false_alarms, 1e-9))))
@@ -85,7 +83,7 @@ def what_if(
 
 def following_threshold(task: str, history: History, detector: Dinosaur) -> FollowingThreshold | None:
     """A threshold that follows the parts people called fine; None with few of them, or with one that is infinite."""
-    fine = [point for point in judged_points(task, history, None, PARTS) if point.answer == "fine"]
+    fine = [point for point in judged_points(task, history, PARTS) if point.answer == "fine"]
     if len(fine) < FEWEST_CONFIRMED:
         return None
     settings = detector.settings(task)
@@ -98,11 +96,9 @@ def following_threshold(task: str, history: History, detector: Dinosaur) -> Foll
     return FollowingThreshold(state.threshold, settings.threshold, len(fine), passed)
 
 
-def judged_points(task: str, history: History, since: str | None, limit: int) -> list[ScorePoint]:
+def judged_points(task: str, history: History, limit: int) -> list[ScorePoint]:
     """The latest parts of a product that were judged as it is now, the oldest first."""
-    begun = last_new_scale(history.changes(task))
-    moments = [moment for moment in (since, begun) if moment]
-    points = history.scores(task, max(moments) if moments else None, limit)
+    points = history.scores(task, last_new_scale(history.changes(task)) or None, limit)
     return [point for point in points if point.score is not None and point.verdict != NOT_READY]
 
 

@@ -46,15 +46,13 @@ def open_proposals(place: Path) -> list[WatchEvent]:
     return found
 
 
-def adopt_proposal(
-    detector: Inspector, place: Path, number: int, name: str, progress: Progress | None = None
-) -> WatchEvent:
+def adopt_proposal(detector: Inspector, place: Path, number: int, name: str) -> WatchEvent:
     """Learn an open proposal as ``name``, or merge the tasks that it names.
 
     :raises InputError: there is no such proposal, the name is taken, or its pictures cannot be learned.
     """
     begin_adoption(detector, place, number, name)
-    return finish_adoption(detector, place, number, progress)
+    return finish_adoption(detector, place, number)
 
 
 def begin_adoption(detector: Inspector, place: Path, number: int, name: str) -> StoredProposal:

@@ -20,8 +20,8 @@ from dinosaur_ad.bank.image_features import Progress
 from dinosaur_ad.bank.verdict import ANOMALOUS, UNKNOWN
 from dinosaur_ad.core.grouping import groups, reach
 from dinosaur_ad.errors import InputError
+from dinosaur_ad.images.image_stream import read_prepared
 from dinosaur_ad.images.loading import digest
-from dinosaur_ad.images.stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned
 from dinosaur_ad.presets import Preset
 from dinosaur_ad.store import TaskRecord

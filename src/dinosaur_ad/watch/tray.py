@@ -88,7 +88,7 @@ class Tray:
             raise _damaged(self.folder, error) from error
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     @contextmanager

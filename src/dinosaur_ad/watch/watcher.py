@@ -22,7 +22,7 @@ from dinosaur_ad.core.drift import Watch, begin_watch, watch_part
 from dinosaur_ad.core.grouping import belongs, groups
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.finding import find_images
-from dinosaur_ad.images.stream import read_prepared
+from dinosaur_ad.images.image_stream import read_prepared
 from dinosaur_ad.inspection import Inspection, Learned, Rejected, Suspect
 from dinosaur_ad.store import TaskRecord
 from dinosaur_ad.watch.adopting import adopt, learn_without_suspects

@@ -58,12 +58,15 @@ def headline(groups: Sequence[CellGroup], failed: Sequence[FailedCell]) -> str:
     if not (groups or failed):
         return "Grids of hyperparameters, and no cells."
     cells = sum(len(group.cells) for group in groups)
-    methods, scenarios = methods_of(groups), scenarios_of(groups)
-    seeds = {seed for group in groups for seed in group.seeds}
+    forms, scenarios = methods_of(groups), scenarios_of(groups)
+    methods = {form.partition(":")[0] for form in forms}
+    seeds = [len(group.seeds) for group in groups] or [0]
+    range_of_seeds = f"{min(seeds)} to " if min(seeds) < max(seeds) else ""
     lost = f", and {len(failed)} that failed" if failed else ""
     return (
-        f"{_count(len(methods), 'method')} on {_count(len(scenarios), 'scenario')} with "
-        f"{_count(len(seeds), 'seed')}: {_count(cells, 'finished cell')}{lost}."
+        f"{_count(len(methods), 'method')}{f' in {len(forms)} forms' if len(forms) > len(methods) else ''} on "
+        f"{_count(len(scenarios), 'scenario')} with {range_of_seeds}{_count(max(seeds), 'seed')}: "
+        f"{_count(cells, 'finished cell')}{lost}."
     )
 
 
@@ -81,7 +84,7 @@ def _tile(groups: Sequence[CellGroup], scenario: str) -> Html:
     own = {row_label(group.first): measure(group, numbers.auroc).mean for group in groups if group.scenario == scenario}
     best = max(own, key=lambda method: (own[method] == own[method], own[method]))  # a NaN is never the best
     first = next(group.first for group in groups if group.scenario == scenario)
-    note, key = f"{best}: best image AUROC of {_count(len(own), 'method')}", paper_scenario(scenario)
+    note, key = f"{best}: best image AUROC of {_count(len(own), 'row')}", paper_scenario(scenario)
     if key is not None:
         printed = {method: row.auroc for method, row in paper().images[key].items()}
         leader = max(printed, key=lambda method: printed[method])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from dinosaur_ad.bench.effort import config_of, row_label, training_of
+from dinosaur_ad.bench.effort import chosen_on, config_of, row_label, training_of
 from dinosaur_ad.bench.metrics import final_average
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.numbers import measure
+from dinosaur_ad.bench.report.report_rows import chosen_words
 from dinosaur_ad.bench.report.reproduction import reproductions
 from dinosaur_ad.bench.report.row_groups import CellGroup, scenarios_of
 from dinosaur_ad.bench.report.shortcuts import CONTROL, controls, likeness, separated_tasks
@@ -22,7 +23,14 @@ _LITTLE, _CHANCE = 0.02, 0.6
 
 def findings_table(results: Sequence[CellResult], groups: Sequence[CellGroup]) -> Table:
     """A sentence a row, and what it is about."""
-    sentences = [*_leaders(groups), *_forgetting(groups), *_light(groups), *_reproduced(results), *_effort(groups)]
+    sentences = [
+        *_leaders(groups),
+        *_choice(groups),
+        *_forgetting(groups),
+        *_light(groups),
+        *_reproduced(results),
+        *_effort(groups),
+    ]
     return Table(
         "findings",
         "What the results say",
@@ -53,8 +61,18 @@ def _leaders(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
         yield scenario, f"{sentence}."
 
 
+def _choice(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
+    """The rows whose settings were chosen on the images they are tested on."""
+    chosen: dict[str, list[str]] = {}
+    for group in groups:
+        if group.scenario in chosen_on(group.method):
+            chosen.setdefault(row_label(group.first), []).append(group.scenario)
+    if chosen:
+        yield "choice", chosen_words(chosen)
+
+
 def _forgetting(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
-    """Who lost most of what it had learned."""
+    """The row that lost most of what it had learned, and how many lost something."""
     lost = []
     for group in groups:
         cell = group.first
@@ -82,7 +100,7 @@ def _forgetting(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
 
 
 def _light(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:
-    """Whose AUROC is mostly brightness, and which tasks brightness alone separates."""
+    """The rows whose AUROC falls most at equal brightness, and the tasks that brightness alone separates."""
     found = controls(cell for group in groups for cell in group.cells)
     for scenario in scenarios_of(groups):
         own = [group for group in groups if group.scenario == scenario and not _is_control(group)]
@@ -113,7 +131,7 @@ def _reproduced(results: Sequence[CellResult]) -> Iterator[tuple[str, str]]:
         return
     words = [each.verdict for each in every]
     counts = ", ".join(f"{words.count(word)} {word}" for word in ("yes", "nearly", "no", "not run") if word in words)
-    yield "reproduction", f"Of {len(every)} figures that the methods' authors print for one category: {counts}."
+    yield "reproduction", f"Of {len(every)} figures published for one category: {counts}."
 
 
 def _effort(groups: Sequence[CellGroup]) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,11 @@ def measure(group: CellGroup, number: Number) -> SeedMean:
     return SeedMean(*seed_spread([number(cell) for cell in group.cells]))
 
 
-def auroc_interval(group: CellGroup, resamples: int = 1000) -> tuple[float, float]:
+RESAMPLES = 1000
+"""Draws of the test images for an interval."""
+
+
+def auroc_interval(group: CellGroup) -> tuple[float, float]:
     """The 95 % bootstrap interval of the final image AUROC over test images; each bound averaged over the seeds.
 
     Averaging bounds, and not pooling seeds as if each had its own images, keeps the interval from shrinking with every
@@ -56,7 +60,7 @@ def auroc_interval(group: CellGroup, resamples: int = 1000) -> tuple[float, floa
     bounds = []
     for cell in group.cells:
         tasks = [(task.scores, task.labels) for task in cell.final]
-        interval = bootstrap_mean_auroc(tasks, paired=bool(cell.scenario_info.get("same_images")), resamples=resamples)
+        interval = bootstrap_mean_auroc(tasks, paired=bool(cell.scenario_info.get("same_images")), resamples=RESAMPLES)
         bounds.append((interval.low, interval.high))
     low, high = np.mean(bounds, axis=0)
     return float(low), float(high)

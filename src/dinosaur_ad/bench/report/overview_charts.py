@@ -29,7 +29,7 @@ def sequence_charts(groups: Sequence[CellGroup]) -> Html:
             chart = sequence_chart(lines, count, f"{scenario}: AUROC by tasks learned")
             charts.append(element("div", element("h3", scenario), chart))
     return _section(
-        charts, styles, f"Image AUROC after every task, averaged over the tasks learned so far. {_ONE_OF_EACH}"
+        charts, styles, groups, f"Image AUROC after every task, averaged over the tasks learned so far. {_ONE_OF_EACH}"
     )
 
 
@@ -51,7 +51,7 @@ def forgetting_charts(groups: Sequence[CellGroup]) -> Html:
         "AUROC at the end (up) against AUROC of each task just learned; below the diagonal, something was forgotten. A "
         f"dot for each scenario. {_ONE_OF_EACH}"
     )
-    return _section([element("div", chart)], styles, lead)
+    return _section([element("div", chart)], styles, groups, lead)
 
 
 def cost_charts(groups: Sequence[CellGroup]) -> Html:
@@ -69,7 +69,7 @@ def cost_charts(groups: Sequence[CellGroup]) -> Html:
         f"Image AUROC against what is kept and against time (with cached features), on {scenario}; up and left is "
         f"better. {_ONE_OF_EACH}"
     )
-    return _section([chart for chart in charts if chart], styles, lead)
+    return _section([chart for chart in charts if chart], styles, own, lead)
 
 
 def _cost_chart(own: Sequence[CellGroup], styles: dict[str, str], number: Number, name: str) -> Html:
@@ -105,8 +105,15 @@ def _family(group: CellGroup) -> str:
     return group.method.partition(":")[0]
 
 
-def _section(charts: Sequence[Html], styles: dict[str, str], lead: str) -> Html:
+def _forms(family: str, groups: Sequence[CellGroup]) -> str:
+    """The rows of a method that the charts show, as tables name them."""
+    shown = (group for _, own in _by_scenario(groups) for group in own if _family(group) == family)
+    return ", ".join(dict.fromkeys(row_label(group.first) for group in shown))
+
+
+def _section(charts: Sequence[Html], styles: dict[str, str], groups: Sequence[CellGroup], lead: str) -> Html:
+    """Charts below what they show and a key of the methods among ``groups``."""
     if not charts:
         return Html("")
-    names = key([Line([], method, style) for method, style in styles.items()])
+    names = key([Line([], _forms(family, groups), style) for family, style in styles.items()])
     return join((element("p", lead, class_="lead"), names, element("div", *charts, class_="charts")))

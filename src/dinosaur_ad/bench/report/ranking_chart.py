@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from dinosaur_ad.page.html import Html, text
 
-_WIDTH, _LINE, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 18, 158, 44, 6, 22
+_WIDTH, _LINE, _RIGHT, _TOP, _BOTTOM = 420, 18, 44, 6, 22
+_LETTER, _LEAST_LEFT, _LONGEST_NAME = 6.0, 110, 40
 CHANCE = 0.5
 
 
@@ -32,10 +33,11 @@ def ranking_chart(ranked: Sequence[RankedRow], label: str) -> Html:
     values = [value for each in ranked for value in (each.value, each.paper) if value is not None]
     low = min(CHANCE, math.floor(min(values) * 10) / 10)
     height = _TOP + _LINE * len(ranked) + _BOTTOM
-    room = _WIDTH - _LEFT - _RIGHT
+    left = max(_LEAST_LEFT, round(_LETTER * max(len(_shown(each.name)) for each in ranked)) + 14)
+    room = _WIDTH - left - _RIGHT
 
     def x(value: float) -> float:
-        return _LEFT + room * (min(max(value, low), 1.0) - low) / (1 - low)
+        return left + room * (min(max(value, low), 1.0) - low) / (1 - low)
 
     floor = height - _BOTTOM + 2
     marks = [
@@ -45,14 +47,19 @@ def ranking_chart(ranked: Sequence[RankedRow], label: str) -> Html:
     ]
     marks.append(f'<path class="chance" d="M{x(CHANCE):.1f} {_TOP}V{floor}"/>')
     for line, each in enumerate(sorted(ranked, key=lambda each: -each.value)):
-        marks.append(_line(each, _TOP + _LINE * line + _LINE / 2, x))
+        marks.append(_line(each, left, _TOP + _LINE * line + _LINE / 2, x))
     return Html(
         f'<svg viewBox="0 0 {_WIDTH} {height}" class="chart rank" role="img" aria-label="AUROC on {text(label)}">'
         f"{''.join(marks)}</svg>"
     )
 
 
-def _line(each: RankedRow, y: float, x: Callable[[float], float]) -> str:
+def _shown(name: str) -> str:
+    """A name that leaves room for the chart; the whole one stands in the title of its line."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _line(each: RankedRow, left: int, y: float, x: Callable[[float], float]) -> str:
     at, spread = x(each.value), each.spread or 0.0
     low, high = x(each.value - spread), x(each.value + spread)
     style = text(each.style)
@@ -63,8 +70,8 @@ def _line(each: RankedRow, y: float, x: Callable[[float], float]) -> str:
         said += f"; the paper: {each.paper:.3f}"
         printed = f'<path class="printed" d="M{middle - 4:.1f} {y:.1f}l4 -4l4 4l-4 4z"/>'
     return (
-        f'<g><title>{text(said)}</title><text class="who" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">'
-        f'{text(each.name)}</text><path class="stem {style}" d="M{_LEFT} {y:.1f}H{at:.1f}"/>'
+        f'<g><title>{text(said)}</title><text class="who" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">'
+        f'{text(_shown(each.name))}</text><path class="stem {style}" d="M{left} {y:.1f}H{at:.1f}"/>'
         f'<path class="spread {style}" d="M{low:.1f} {y:.1f}H{high:.1f}"/>{printed}'
         f'<circle class="dot {style}" cx="{at:.1f}" cy="{y:.1f}" r="4"/>'
         f'<text class="value" x="{_WIDTH - _RIGHT + 8}" y="{y + 4:.1f}">{each.value:.3f}</text></g>'

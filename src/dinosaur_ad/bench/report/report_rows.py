@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dinosaur_ad.bench.effort import published_words, row_label
+from dinosaur_ad.bench.effort import chosen_on, row_label
 from dinosaur_ad.bench.paper import paper
 from dinosaur_ad.bench.report.row_groups import CellGroup
 from dinosaur_ad.bench.report.table import Entry, Note, words
@@ -22,11 +22,11 @@ TRAINING = "Training"
 class Marks:
     """Numbered notes that name the encoder and weights of each method; methods with the same ones share a note.
 
-    What the authors of a method trained, where its settings cannot say it, is noted once a text.
+    One more note names the rows whose settings were chosen on the test images of the table.
     """
 
     methods: dict[str, list[str]] = field(default_factory=dict)
-    published: dict[str, list[str]] = field(default_factory=dict)
+    chosen: dict[str, list[str]] = field(default_factory=dict)
 
     def name(self, group: CellGroup) -> Entry:
         """The method's name with the number of its note."""
@@ -37,8 +37,8 @@ class Marks:
         about = str(group.first.info.get("description") or group.first.info.get("encoder") or "encoder not recorded")
         label = row_label(group.first)
         _note_once(self.methods.setdefault(about, []), label)
-        if said := published_words(group.method):
-            _note_once(self.published.setdefault(said, []), label)
+        if group.scenario in chosen_on(group.method):
+            _note_once(self.chosen.setdefault(label, []), group.scenario)
         return str(list(self.methods).index(about) + 1)
 
     def notes(self) -> list[Note]:
@@ -47,13 +47,26 @@ class Marks:
             Note(f"{', '.join(names)}: {about}.", str(number))
             for number, (about, names) in enumerate(self.methods.items(), start=1)
         ]
-        authors = [Note(f"{', '.join(names)}: {said}.") for said, names in self.published.items()]
-        return [*encoders, *authors, Note(TRAINING_NOTE)]
+        chosen = [Note(chosen_words(self.chosen))] if self.chosen else []
+        return [*encoders, *chosen, Note(TRAINING_NOTE)]
 
 
 def _note_once(names: list[str], name: str) -> None:
     if name not in names:
         names.append(name)
+
+
+def chosen_words(chosen: Mapping[str, Sequence[str]]) -> str:
+    """Which rows are optimistic where, because their settings were chosen on the images they are tested on.
+
+    >>> chosen_words({"a": ["x", "y"], "b": ["x"], "c": ["x"]})
+    'Settings were chosen on these test images, so the rows are optimistic there: a (x, y); b, c (x).'
+    """
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for row, scenarios in chosen.items():
+        rows.setdefault(tuple(scenarios), []).append(row)
+    where = "; ".join(f"{', '.join(names)} ({', '.join(scenarios)})" for scenarios, names in rows.items())
+    return f"Settings were chosen on these test images, so the rows are optimistic there: {where}."
 
 
 def rows_of(method: str, groups: Iterable[CellGroup]) -> list[dict[str, CellGroup]]:
@@ -96,20 +109,6 @@ def block_title(groups: Sequence[CellGroup], *, compared: bool = False) -> str:
         return f"{title}, {_tasks(entry.tasks)}"
     partly = f"{title}, {len(first.tasks)} of the paper's {entry.tasks} tasks"
     return f"{partly}: differences are not like for like" if compared else partly
-
-
-def data_notes(groups: Iterable[CellGroup]) -> list[Note]:
-    """On which data each scenario was run, as the dataset describes itself; and what the two geometric drifts are."""
-    groups = list(groups)
-    notes: dict[tuple[str, str], Note] = {}
-    for group in groups:
-        about = str(group.first.scenario_info.get("description", "")).rstrip(".")
-        tested = [sum(task[key] for task in group.first.tasks) for key in ("test_normal", "test_anomalous")]
-        text = (
-            f"{group.scenario}: {about + '; ' if about else ''}tested on {tested[0]} normal and {tested[1]} anomalous"
-        )
-        notes.setdefault((group.scenario, text), Note(f"{text} images over all tasks."))
-    return [*notes.values(), *geometry_note(groups)]
 
 
 def geometry_note(groups: Iterable[CellGroup]) -> list[Note]:

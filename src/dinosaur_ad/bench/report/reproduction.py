@@ -1,4 +1,4 @@
-"""Does it reproduce? Each method in its authors' form on one category, beside the figure that its own paper prints."""
+"""Does it reproduce? Each method in its authors' form on one category, beside the figure published for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dinosaur_ad.bench.effort import config_of, formerly, percent, row_label, training_of
+from dinosaur_ad.bench.effort import config_of, formerly, in_percent, row_label, training_of
 from dinosaur_ad.bench.metrics import seed_spread
 from dinosaur_ad.bench.published_figures import PublishedFigure, published_figures
 from dinosaur_ad.bench.report.table import Column, Entry, Note, Table, TableBlock, difference, figure, words
@@ -55,7 +55,7 @@ class Reproduction:
         training, backbone = training_of(cell, config, 1), cell.settings.get("backbone")
         if training is not None and not training.is_whole:
             same = training.share is None or math.isclose(training.share, 1)
-            yield "another batch" if same else f"{percent(training.share or 1)} % of the schedule"
+            yield "another batch" if same else f"{in_percent(training.share or 0)} of the schedule"
         if backbone not in self.published.backbones:
             yield f"{backbone or 'another network'} for {self.published.network}"
         regions = str(cell.info.get("regions") or "")
@@ -118,7 +118,7 @@ def reproduction_tables(cells: Sequence[CellResult]) -> list[Table]:
         return []
     columns = (
         Column("Method", words=True),
-        Column("printed"),
+        Column("published"),
         Column("measured"),
         Column("Δ"),
         Column("Steps", words=True),
@@ -130,8 +130,9 @@ def reproduction_tables(cells: Sequence[CellResult]) -> list[Table]:
             "reproduction",
             "Does it reproduce?",
             f"Image AUROC of {ONE_CATEGORY} of MVTec-AD, learned alone, in the form of each method's authors, beside "
-            f"the figure that their paper prints for it. “Yes” means within {WITHIN:g} with their network, settings "
-            f"and whole schedule, “nearly” within {NEAR:g} after the whole schedule in a form that differs as said. "
+            "the figure published for it; the notes say where and by whom. “Yes” means within "
+            f"{WITHIN:g} with their network, settings and whole schedule, “nearly” within {NEAR:g} after the whole "
+            "schedule in a form that differs as said. "
             "No row of any table is called “original” and nothing more unless this says yes: the rest of its name "
             "says what is missing. The category is an easy one, so near 1 says little about others.",
             columns,
@@ -143,7 +144,7 @@ def reproduction_tables(cells: Sequence[CellResult]) -> list[Table]:
 
 def _row(each: Reproduction) -> list[Entry]:
     mean, spread = each.auroc
-    known = {"not known": "printed figure not known to us"}
+    known = {"not known": "no published figure known to us"}
     return [
         words(row_label(each.cells[0]) if each.cells else each.method),
         figure(each.published.auroc),

@@ -13,7 +13,7 @@ from dinosaur_ad.bench.effort import row_label
 from dinosaur_ad.bench.metrics import roc_curve
 from dinosaur_ad.bench.report import numbers
 from dinosaur_ad.bench.report.curves import Line, coloured, heat_map, key, roc_chart, sequence_chart, sequence_mean
-from dinosaur_ad.bench.report.gallery import gallery, some_tasks, spread_evenly
+from dinosaur_ad.bench.report.example_images import gallery, some_tasks, spread_evenly
 from dinosaur_ad.bench.report.numbers import measure
 from dinosaur_ad.bench.report.report_rows import block_title
 from dinosaur_ad.bench.report.row_groups import CellGroup, short_names

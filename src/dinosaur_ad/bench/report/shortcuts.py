@@ -39,7 +39,7 @@ class Likeness:
 
     @property
     def defined(self) -> list[float]:
-        """How strong, whichever way, in the tasks that have one."""
+        """The absolute correlations of the tasks that have one."""
         return [abs(value) for value in self.rho if not math.isnan(value)]
 
     @property
@@ -55,7 +55,7 @@ class Likeness:
 
     @property
     def strongest(self) -> str:
-        """The task where it is strongest, in words."""
+        """The task with the strongest correlation, in words."""
         if not self.defined:
             return "all scores tie"
         index = int(np.nanargmax(np.abs(self.rho)))

@@ -10,7 +10,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from dinosaur_ad.datasets.drift import DriftKind, draw_drift, draw_replay_drift
+from dinosaur_ad.datasets.drawn_drift import DriftKind, draw_drift, draw_replay_drift
 from dinosaur_ad.datasets.keys import make_key
 from dinosaur_ad.datasets.samples import DriftedSample, Sample
 from dinosaur_ad.datasets.synthetic.blister import BLISTER

@@ -19,7 +19,8 @@ from dinosaur_ad.encoders.base import Encoder, Floats
 from dinosaur_ad.encoders.graph.pair_graph import encoder_graph
 from dinosaur_ad.encoders.graph.vit_graph import GRAPH_VERSION
 from dinosaur_ad.encoders.providers import get_provider, has_int8_dot_product, thread_count
-from dinosaur_ad.encoders.weights.local import Weights, cache_home
+from dinosaur_ad.encoders.weights.local import Weights
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 from dinosaur_ad.errors import EncoderError
 
 log = logging.getLogger(__name__)

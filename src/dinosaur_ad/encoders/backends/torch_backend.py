@@ -19,10 +19,26 @@ from dinosaur_ad.errors import EncoderError
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-class TorchEncoder(Encoder):
-    """``Dinov2Model`` or ``DINOv3ViTModel`` built from its configuration and the canonical weights."""
+class OnTorch(Encoder):
+    """Encoders whose tokens are tensors on a device, and are reduced there before they are copied."""
 
     backend = "torch"
+
+    def _tokens(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
+        """CLS (N, C) and patch tokens (N, H, W, C), still on the device."""
+        raise NotImplementedError
+
+    def _run(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
+        cls, patches = self._tokens(pixels)
+        return cls.cpu().numpy(), patches.cpu().numpy()
+
+    def _reduced(self, pixels: NDArray[np.uint8], reduce: Reduce) -> tuple[Floats, Floats]:
+        cls, patches = map(reduce, self._tokens(pixels))
+        return cls.cpu().numpy(), patches.cpu().numpy()
+
+
+class TorchEncoder(OnTorch):
+    """``Dinov2Model`` or ``DINOv3ViTModel`` built from its configuration and the canonical weights."""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup.weights, setup.layers, setup.size)
@@ -63,14 +79,6 @@ class TorchEncoder(Encoder):
             return nullcontext()
         context: AbstractContextManager[object] = torch.autocast("cuda", dtype=PRECISIONS[self.precision])
         return context
-
-    def _run(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
-        cls, patches = self._tokens(pixels)
-        return cls.cpu().numpy(), patches.cpu().numpy()
-
-    def _reduced(self, pixels: NDArray[np.uint8], reduce: Reduce) -> tuple[Floats, Floats]:
-        cls, patches = map(reduce, self._tokens(pixels))
-        return cls.cpu().numpy(), patches.cpu().numpy()
 
     def _tokens(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
         """CLS (N, C) and patch tokens (N, H, W, C), still on the device."""

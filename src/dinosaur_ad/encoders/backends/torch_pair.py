@@ -11,17 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.backends.setup import Setup
-from dinosaur_ad.encoders.backends.torch_backend import TorchEncoder
-from dinosaur_ad.encoders.base import Encoder, Floats, Reduce
+from dinosaur_ad.encoders.backends.torch_backend import OnTorch, TorchEncoder
 from dinosaur_ad.encoders.pair import PairSpec, kept_channels, onto_grid, reduction
 from dinosaur_ad.encoders.resnet import ResNetFeatures
 from dinosaur_ad.encoders.specs import EncoderSpec
 
 
-class TorchPair(Encoder):
+class TorchPair(OnTorch):
     """Both networks of a pair on one device; the second's maps become the tail as in the graph."""
-
-    backend = "torch"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup.weights, setup.layers, setup.size)
@@ -33,14 +30,6 @@ class TorchPair(Encoder):
             self._second = TorchEncoder(replace(setup, weights=second))
         else:
             self._second = ResNetFeatures(second, setup.device)
-
-    def _run(self, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:
-        cls, patches = self._tokens(pixels)
-        return cls.cpu().numpy(), patches.cpu().numpy()
-
-    def _reduced(self, pixels: NDArray[np.uint8], reduce: Reduce) -> tuple[Floats, Floats]:
-        cls, patches = map(reduce, self._tokens(pixels))
-        return cls.cpu().numpy(), patches.cpu().numpy()
 
     def _tokens(self, pixels: NDArray[np.uint8]) -> tuple[torch.Tensor, torch.Tensor]:
         """CLS (N, C) and patch tokens (N, H, W, C), still on the device."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.contract import Photo, Workbench
 from dinosaur_ad.methods.dne.cutpaste import two_views
 from dinosaur_ad.methods.dne.gaussian import Singles

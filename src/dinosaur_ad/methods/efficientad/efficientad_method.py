@@ -50,7 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.contract import Config, Lesson, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.efficientad import distillation_losses as losses
 from dinosaur_ad.methods.efficientad import pdn

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dinosaur_ad.encoders.weights.local import cache_home
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods.shared.torch_tools import import_torch
 

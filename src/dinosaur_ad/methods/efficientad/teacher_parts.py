@@ -95,7 +95,7 @@ class TeacherImages:
         return np.concatenate(list(self._pool.map(lambda place: self._prepared(place, (size,))[0][None], places)))
 
     def close(self) -> None:
-        """Let the threads go."""
+        """End the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _permutation(self, epoch: int) -> list[int]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
 from dinosaur_ad.methods.iuf.aligned_features import AlignedFeatures
 from dinosaur_ad.methods.iuf.iuf_networks import FeatureNetwork
@@ -29,7 +29,7 @@ from dinosaur_ad.methods.shared.precision import precision_words
 from dinosaur_ad.methods.shared.torch_tools import to_images
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf.config import FeatureIUFConfig
+    from dinosaur_ad.methods.iuf.iuf_config import FeatureIUFConfig
     from dinosaur_ad.methods.training import Step
 
 AT_ONCE = 24  # images whose features are computed together, always in the same groups

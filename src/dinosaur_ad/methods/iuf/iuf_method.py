@@ -86,9 +86,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.contract import Lesson, Parameters, Photo, Scores, Workbench
-from dinosaur_ad.methods.iuf.config import FeatureIUFConfig, PixelIUFConfig
+from dinosaur_ad.methods.iuf.iuf_config import FeatureIUFConfig, PixelIUFConfig
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.shared.method_rules import require_normals, require_photos, training_threshold
 from dinosaur_ad.methods.shared.precision import scoring_words

@@ -14,7 +14,7 @@ from torch import nn
 from dinosaur_ad.methods.shared.torch_tools import cell_means
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf.config import FeatureIUFConfig, PixelIUFConfig
+    from dinosaur_ad.methods.iuf.iuf_config import FeatureIUFConfig, PixelIUFConfig
 
 OBJECT_HEADS = 4
 

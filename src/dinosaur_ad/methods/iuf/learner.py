@@ -16,7 +16,7 @@ from dinosaur_ad.methods.contract import Parameters, Photo, Workbench
 from dinosaur_ad.methods.shared.precision import deterministic, uses_tf32
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf.config import IUFConfig
+    from dinosaur_ad.methods.iuf.iuf_config import IUFConfig
     from dinosaur_ad.methods.training import Step
 
 PARTS = ("reconstruction", "discrimination", "compression", "variety")

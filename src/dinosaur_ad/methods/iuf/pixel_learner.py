@@ -27,7 +27,7 @@ from dinosaur_ad.methods.shared.precision import precision_words
 from dinosaur_ad.methods.shared.torch_tools import to_images
 
 if TYPE_CHECKING:
-    from dinosaur_ad.methods.iuf.config import PixelIUFConfig
+    from dinosaur_ad.methods.iuf.iuf_config import PixelIUFConfig
     from dinosaur_ad.methods.training import Step
 
 CONSTRAINED = ("encoder.", "decoder.", "to_pixels.")

@@ -59,7 +59,7 @@ from numpy.typing import NDArray
 from dinosaur_ad.core.coreset import coreset_size, greedy_coreset
 from dinosaur_ad.encoders import ResNetSpec, get_spec
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.patchcore.patch_features import PatchFeatures
@@ -149,6 +149,7 @@ TUNED = PatchCoreConfig(
     replay=True,
     tiny={"backbone": "tiny-resnet", "size": 64, "dim": 16, "minimum": 50},
     tiny_variants={name: {"backbone": "tiny-dinov2", "layers": (0, 2), "size": 70} for name in _ON_TOKENS},
+    chosen_on={"tuned": ("mvtec-ad", "mvtec-ad-bottle", "mvtec-loco", "mtd-color", "mtd-blur", "mtd-geo")},
 )
 class PatchCore(StatefulMethod):
     """The flat memory, its random projection and its threshold."""

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dinosaur_ad.encoders import EncoderSpec
+from dinosaur_ad.encoders.providers import require_torch
 from dinosaur_ad.encoders.weights.convert import Floats
 from dinosaur_ad.encoders.weights.local import Weights, ensure, from_file
-from dinosaur_ad.errors import EncoderError, InputError, install_command
+from dinosaur_ad.errors import EncoderError, InputError
 from dinosaur_ad.methods.shared.vit_weights import (
     PATCHES,
     POSITIONS,
@@ -51,14 +52,7 @@ def load_vit(
     """
     spec = vit_spec(name)
     built = sized(spec, size=size, depth=depth)  # before reading weights, not after
-    try:
-        from dinosaur_ad.encoders.backends.torch_backend import check_device
-    except ImportError as error:
-        raise EncoderError(
-            f"'{name}' runs on torch and transformers ({error.name or 'one'} is missing); install them with: "
-            f"{install_command('bench')}."
-        ) from error
-    check_device(device)
+    require_torch(name, device)
     if isinstance(spec, ViTSpec):
         found = find_vit_weights(spec, weights)
     else:

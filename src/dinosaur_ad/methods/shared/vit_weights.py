@@ -23,8 +23,9 @@ from dinosaur_ad.encoders.base import IMAGE_MEAN, IMAGE_STD, check_size
 from dinosaur_ad.encoders.registry import token_encoder
 from dinosaur_ad.encoders.specs import Shape
 from dinosaur_ad.encoders.weights.convert import Floats, canonical_name, to_canonical
-from dinosaur_ad.encoders.weights.local import Weights, cache_home, read_published
+from dinosaur_ad.encoders.weights.local import Weights, read_published
 from dinosaur_ad.encoders.weights.sources import random_tensors
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 from dinosaur_ad.errors import EncoderError, InputError
 
 PATCHES = "embeddings.patch_embeddings."

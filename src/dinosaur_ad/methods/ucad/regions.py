@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dinosaur_ad.encoders.weights.local import cache_home
+from dinosaur_ad.encoders.weights.weight_folder import cache_home
 from dinosaur_ad.errors import EncoderError
 from dinosaur_ad.images.loading import Pixels
 from dinosaur_ad.methods.shared.torch_tools import import_torch

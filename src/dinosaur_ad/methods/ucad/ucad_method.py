@@ -66,7 +66,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Parameters, Photo, Scores, Workbench
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.methods.shared.flat_memory import build_memory

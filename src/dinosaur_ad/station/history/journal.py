@@ -20,10 +20,9 @@ from typing import Any, BinaryIO
 
 import filelock
 
-from dinosaur_ad._atomic import make_folder
+from dinosaur_ad._atomic import make_folder, sync_path
 from dinosaur_ad._text import first_line, printable
 from dinosaur_ad.errors import StoreError
-from dinosaur_ad.station.history.durable import sync_path
 from dinosaur_ad.station.history.journal_frames import DamagedEntryError, frame, frame_size, next_magic, read_frame
 
 log = logging.getLogger(__name__)
@@ -118,7 +117,7 @@ class Journal:
             self._opened = True
 
     def close(self) -> None:
-        """Close the files and let others have the folder."""
+        """Close the files and release the lock of the folder."""
         with self._lock:
             self._end_segment()
             self._opened = False

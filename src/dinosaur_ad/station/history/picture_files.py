@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from dinosaur_ad._atomic import make_folder
+from dinosaur_ad._atomic import make_folder, sync_path
 from dinosaur_ad._text import printable
 from dinosaur_ad.errors import InputError
 from dinosaur_ad.images.formats import EXTENSIONS
 from dinosaur_ad.inspection import Inspection, WorstPatch
-from dinosaur_ad.station.history.durable import sync_path
 from dinosaur_ad.station.history.moments import stamp
 from dinosaur_ad.station.history.quick_png import quick_png
 from dinosaur_ad.station.history.storable import storable_text

@@ -12,7 +12,7 @@ from watchfiles import Change, watch
 
 from dinosaur_ad._text import printable
 from dinosaur_ad.images.formats import is_image_name
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.station.sources.folder_files import FileVersion, files_below, is_written
 from dinosaur_ad.station.sources.source import Source, SourceLostError
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from dinosaur_ad import __version__
 from dinosaur_ad._text import did_you_mean, printable
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.station.metrics import prometheus_text
+from dinosaur_ad.station.prometheus import prometheus_text
 from dinosaur_ad.station.tables import ChangeRow, WarningRow
 from dinosaur_ad.station.web.access import Inspector, Operator, Viewer, visitor
 from dinosaur_ad.station.web.api_json import plain

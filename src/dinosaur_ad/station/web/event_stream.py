@@ -92,7 +92,7 @@ class EventReader:
 class EventStreams:
     """All open streams; :meth:`close` ends them, so that the server can stop.
 
-    However many there are, they hear the station through one subscription: telling them costs the judging the same.
+    However many there are, they share one subscription to the station, so that more of them do not slow the judging.
     """
 
     def __init__(self, bus: Bus, most: int = MOST_OPEN, heartbeat: float = HEARTBEAT_SECONDS) -> None:
@@ -158,7 +158,7 @@ class EventStreams:
         self._messages.on_message(self._heard)
 
     def _heard(self) -> None:
-        """Called by whoever publishes, the judging among them: wakes the event loop once for all that comes soon."""
+        """Called by the threads that publish, such as the judging: schedules the event loop once for several events."""
         if not self._due and self._loop is not None:
             self._due = True
             with suppress(RuntimeError):  # the loop may have been closed in the meantime
@@ -172,7 +172,7 @@ class EventStreams:
         self._loop.call_at(max(self._loop.time() + TOGETHER_SECONDS, due), self.hand_out)
 
     def hand_out(self) -> None:
-        """Give what was heard to all readers."""
+        """Send the new events to all readers."""
         self._due = False  # before the messages are taken, so that none that comes now is left
         if self._messages is None or self._loop is None:
             return

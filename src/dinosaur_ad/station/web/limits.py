@@ -32,7 +32,7 @@ STALLED_SECONDS = 30.0
 """So long the next piece of a body may take."""
 MOST_ADDRESSES = 10_000
 REFUSED_SECONDS = 0.5
-"""So long whoever sends too many requests waits to hear it: refusing costs nearly as much time as answering."""
+"""Seconds before a request over the limit is refused: refusing costs nearly as much time as answering."""
 FREE_TRIES, LONGEST_WAIT = 5, 300.0
 """Wrong passwords before one has to wait, and for how long at most."""
 FREE_TRIES_ADDRESS = 20

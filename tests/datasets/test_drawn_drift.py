@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dinosaur_ad.datasets import BlurDrift, ColorDrift, Drift, GeometricDrift, draw_drift, draw_replay_drift
-from dinosaur_ad.datasets.drift import BLUR_LEVELS, COLOR_BANDS, DRIFT_KINDS, GEOMETRIC_LEVELS, LEVELS
+from dinosaur_ad.datasets.drawn_drift import BLUR_LEVELS, COLOR_BANDS, DRIFT_KINDS, GEOMETRIC_LEVELS, LEVELS
 from dinosaur_ad.errors import InputError
 
 COLOURED = hnp.arrays(np.uint8, st.tuples(st.integers(1, 8), st.integers(1, 8), st.just(3)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dinosaur_ad.station.metrics import CONTENT_TYPE, prometheus_text
+from dinosaur_ad.station.prometheus import CONTENT_TYPE, prometheus_text
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 VALUE = r"NaN|[+-]Inf|[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"

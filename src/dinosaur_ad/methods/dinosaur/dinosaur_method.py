@@ -21,37 +21,37 @@ Scores under a bank are cached, because later tasks cannot change them; only new
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dinosaur_ad.bank.bank_files import as_it_is
-from dinosaur_ad.bank.bank_set import BankSet, TaskScore, TaskScores, TaskView, most_normal, to_compare_exactly
+from dinosaur_ad.bank.bank_set import (
+    BankSet,
+    TaskScore,
+    TaskScores,
+    most_normal,
+    to_compare_exactly,
+)
 from dinosaur_ad.bank.building import BankBuilder
-from dinosaur_ad.bank.image_features import FeatureExtractor, ImageFeatures
 from dinosaur_ad.bank.learning_block import Copies
-from dinosaur_ad.bank.teaching import copy_plan, learn_at_once, moved_pixels
-from dinosaur_ad.core.arrays import Array
-from dinosaur_ad.core.exposure import THUMBNAIL, Exposure, measure_exposure, thumbnails, usual_exposure
+from dinosaur_ad.bank.task_view import TaskView
+from dinosaur_ad.bank.teaching import copy_plan, learn_at_once
+from dinosaur_ad.core.exposure import Exposure, usual_exposure
 from dinosaur_ad.encoders import DEFAULT_ENCODER, Encoder, load_encoder
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import batched
+from dinosaur_ad.images.image_stream import batched
 from dinosaur_ad.methods.contract import Config, Floats, Lesson, Method, Parameters, Photo, Scores, Workbench
+from dinosaur_ad.methods.dinosaur.photo_features import PhotoFeatures
 from dinosaur_ad.methods.method_registry import register
 from dinosaur_ad.presets import Preset, preset_for
 from dinosaur_ad.store import MemoryStore, Store, copy_tasks
 
-# Images whose features are held at a time while scoring: 50 MB on a CPU; a GPU wants more to do at once.
+# Images whose features are held at a time while scoring: 50 MB on a CPU; a GPU is faster with more at once.
 SCORE_AT_ONCE, SCORE_AT_ONCE_GPU = 128, 1024
-ENCODE_AT_ONCE_GPU = 512
 BANK_CACHE_BYTES = 4 * 2**30
-# Features that may stay on a GPU: those of a drift scenario at one exposure, so that several cells can share it.
-GPU_FEATURES = 12 * 2**30
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,10 @@ class DinosaurConfig(Config):
         return preset_for(self.preset, self.encoder, {"reserve": 0.0} | changes)
 
 
+# docs/methods/dinosaur.md says how: nine sets, and `fast` by looking at the same test images.
+_CHOSEN_ON = ("mvtec-ad", "mvtec-ad-bottle", "mvtec-loco", "mtd-color", "mtd-blur", "mtd-geo")
+
+
 @register(
     "dinosaur",
     variants={
@@ -112,6 +116,11 @@ class DinosaurConfig(Config):
     },
     summary="frozen ViT, one spatial coreset memory a task, routing by prototypes; nothing is trained",
     tiny={"encoder": "tiny-dinov2", "layers": (0, 1), "size": 70},
+    chosen_on={
+        "default": _CHOSEN_ON,
+        "best": _CHOSEN_ON,
+        "fast": ("mvtec-ad", "mvtec-ad-bottle", "mtd-color", "mtd-blur", "mtd-geo", "mtd-geo-literal"),
+    },
 )
 class DinosaurMethod(Method):
     """The detector's banks, learned and scored through the benchmark's contract."""
@@ -122,17 +131,13 @@ class DinosaurMethod(Method):
         super().__init__(config, workbench)
         self.preset = config.to_preset()
         self.encoder = _load(config, self.preset, workbench.device)
-        self._extractor = FeatureExtractor(self.preset, lambda: self.encoder)
-        self._put = _mover(workbench.device)
         self._restart()
 
     def _restart(self) -> None:
         header: dict[str, Any] = {"encoder": self.encoder.info(), "preset": self.preset.to_json()}
         self._store = MemoryStore(header)
-        self._banks = BankSet(self.preset, BANK_CACHE_BYTES, self._put)
-        self._resident = _Resident(_gpu_room(self.workbench.device))
-        self._looks: dict[str, _Look] = {}
-        self._descriptors: dict[tuple[str, Exposure | None], Floats] = {}
+        self._features = PhotoFeatures(self.preset, self.encoder, self.workbench)
+        self._banks = BankSet(self.preset, BANK_CACHE_BYTES, self._features.put)
         self._scores: dict[tuple[str, str, Exposure | None], TaskScore] = {}
 
     def learn(self, lesson: Lesson) -> None:
@@ -145,50 +150,27 @@ class DinosaurMethod(Method):
         held_out = lesson.held_out if self.preset.calibration == "unseen" else ()
         builder = BankBuilder(self.preset, self.workbench.seed, "held-out" if held_out else self.preset.calibration)
         if self.preset.exposure:
-            builder.exposure = usual_exposure(np.stack([self._look(photo).exposure_2 for photo in lesson.train]))
+            builder.exposure = usual_exposure(self._features.exposures(lesson.train))
         for block in batched(lesson.train, learn_at_once(self.encoder, self.preset)):
             self._add(builder, block)
         if held_out:
-            builder.calibrate(self._put(self._features(held_out, builder.exposure)[1]))
+            builder.calibrate(self._features.put(self._features.of(held_out, builder.exposure)[1]))
         files = {name: builder.files()[name] for name in ("bank", "prototype")}
         self._store.put(lesson.task, files, builder.manifest(), action="learn", note={"images": len(lesson.train)})
 
     def _add(self, builder: BankBuilder, photos: Sequence[Photo]) -> None:
         """Learn from a block of photos and moved copies of them."""
-        cls_NC, patches_NHWC = self._features(photos, builder.exposure)
-        features = self._image_features(photos, cls_NC, patches_NHWC)
+        cls_NC, patches_NHWC = self._features.of(photos, builder.exposure)
+        features = self._features.for_builder(photos, cls_NC, patches_NHWC)
         plan = copy_plan(len(photos), self.preset, builder.copies)
         copies = None
         if plan:
             turns = [[n for turn, n in plan if turn == wanted] for wanted in range(plan[-1][0] + 1)]
             moved = [
-                self._features([photos[n] for n in of], builder.exposure, turn)[1] for turn, of in enumerate(turns)
+                self._features.of([photos[n] for n in of], builder.exposure, turn)[1] for turn, of in enumerate(turns)
             ]
-            copies = Copies(self._put(np.concatenate(moved)), np.asarray([n for of in turns for n in of]))
-        builder.add(features._replace(patches_NHWC=self._put(patches_NHWC)), copies)
-
-    def _image_features(self, photos: Sequence[Photo], cls_NC: Floats, patches_NHWC: Floats) -> ImageFeatures:
-        """Features as the product's banks are built from; a benchmark has no guard, greys and pixels are left out."""
-        return ImageFeatures(
-            [photo.key for photo in photos],
-            [""] * len(photos),
-            patches_NHWC,
-            self._describe(cls_NC, patches_NHWC),
-            self._thumbnails(photos) if self.preset.exposure else np.zeros((len(photos), 3 * THUMBNAIL**2), np.float32),
-            [],
-            [],
-            [],
-        )
-
-    def _look(self, photo: Photo) -> _Look:
-        """Thumbnail and exposure of a photo; computed once."""
-        if photo.key not in self._looks:
-            pixels = self.workbench.cache.prepared([photo], self.encoder.size)
-            self._looks[photo.key] = _Look(thumbnails(pixels)[0], measure_exposure(pixels)[0])
-        return self._looks[photo.key]
-
-    def _thumbnails(self, photos: Sequence[Photo]) -> Floats:
-        return np.stack([self._look(photo).thumbnail_P for photo in photos])
+            copies = Copies(self._features.put(np.concatenate(moved)), np.asarray([n for of in turns for n in of]))
+        builder.add(features._replace(patches_NHWC=self._features.put(patches_NHWC)), copies)
 
     def score(self, photos: Sequence[Photo], task: str | None = None) -> Scores:
         """Compare with the banks that routing chooses, or with the one of ``task``."""
@@ -217,27 +199,14 @@ class DinosaurMethod(Method):
         view = self._view()
         exposures: list[Exposure | None] = [None] * len(photos)
         if self.preset.exposure:
-            exposures = self._banks.exposures(view, self._thumbnails(photos))
-        patches_NHWC, descriptor_NC = self._described(photos, exposures)
+            exposures = self._banks.exposures(view, self._features.thumbnails(photos))
+        patches_NHWC, descriptor_NC = self._features.described(photos, exposures)
         if len(set(view.exposures)) > 1:
             better = self._banks.nearest_exposures(view, descriptor_NC)
             if better != exposures:
                 exposures = better
-                patches_NHWC, descriptor_NC = self._described(photos, exposures)
+                patches_NHWC, descriptor_NC = self._features.described(photos, exposures)
         return _Routed(self._banks.route(view, descriptor_NC), exposures, patches_NHWC)
-
-    def _described(self, photos: Sequence[Photo], exposures: Sequence[Exposure | None]) -> tuple[Floats | None, Floats]:
-        """Descriptors (N, C'), and the patch features if those of all photos were needed for that."""
-        keys = [(photo.key, exposure) for photo, exposure in zip(photos, exposures, strict=True)]
-        unknown = [n for n, key in enumerate(keys) if key not in self._descriptors]
-        patches_NHWC = None
-        if unknown:
-            some = [photos[n] for n in unknown]
-            cls_NC, patches_NHWC = self._features_each(some, [exposures[n] for n in unknown])
-            rows = self._describe(cls_NC, patches_NHWC)
-            self._descriptors |= {keys[n]: row for n, row in zip(unknown, rows, strict=True)}
-        whole = patches_NHWC if len(unknown) == len(photos) else None
-        return whole, np.stack([self._descriptors[key] for key in keys])
 
     def _compared(self, photos: Sequence[Photo], routed: _Routed) -> list[TaskScores]:
         """The scores of every photo under its candidate tasks: first at the exposure that routing saw it at, and of the
@@ -271,84 +240,17 @@ class DinosaurMethod(Method):
         for exposure in dict.fromkeys(at for exposures in missing for at in exposures.values()):
             own = [[name for name, at in exposures.items() if at == exposure] for exposures in missing]
             rows = [n for n, names in enumerate(own) if names]
-            found = self._banks.score(
-                self._store, view, self._seen_at(exposure, photos, routed, rows), [own[n] for n in rows]
-            )
+            known = {}  # what routing has just computed at this exposure is not computed again
+            if routed.patches_NHWC is not None:
+                known = {k: routed.patches_NHWC[n] for k, n in enumerate(rows) if routed.exposures[n] == exposure}
+            patches_NHWC = self._features.on_device(exposure, [photos[n] for n in rows], known)
+            found = self._banks.score(self._store, view, patches_NHWC, [own[n] for n in rows])
             for n, scores in zip(rows, found, strict=True):
                 self._scores |= {(photos[n].key, name, exposure): score for name, score in scores.items()}
-
-    def _seen_at(
-        self, exposure: Exposure | None, photos: Sequence[Photo], routed: _Routed, rows: Sequence[int]
-    ) -> Array:
-        """Patch features of some of the photos at one exposure, where products are computed; on a GPU they stay there.
-
-        Those that routing has just computed at this exposure are not computed again.
-        """
-        keys = tuple(f"{photos[n].key} {exposure}" for n in rows)
-        resident_NHWC = self._resident.get(keys)
-        if resident_NHWC is not None:
-            return resident_NHWC
-        known = {} if routed.patches_NHWC is None else {n: routed.patches_NHWC[n] for n in rows}
-        known = {n: patches_HWC for n, patches_HWC in known.items() if routed.exposures[n] == exposure}
-        others = [n for n in rows if n not in known]
-        if others:
-            known |= dict(zip(others, self._features([photos[n] for n in others], exposure)[1], strict=True))
-        patches_NHWC = self._put(np.stack([known[n] for n in rows]))
-        self._resident.keep(keys, patches_NHWC)
-        return patches_NHWC
 
     def _view(self) -> TaskView:
         """All tasks; it stays the same until the next lesson, because only this object changes the store."""
         return self._banks.view(self._store)
-
-    # --- features ---
-
-    def _features_each(self, photos: Sequence[Photo], exposures: Sequence[Exposure | None]) -> tuple[Floats, Floats]:
-        """The features of photos, each matched to its exposure."""
-        if len(set(exposures)) == 1:
-            return self._features(photos, exposures[0])
-        found: dict[int, tuple[Floats, Floats]] = {}
-        for exposure in dict.fromkeys(exposures):
-            rows = [n for n, each in enumerate(exposures) if each == exposure]
-            found |= dict(
-                zip(rows, zip(*self._features([photos[n] for n in rows], exposure), strict=True), strict=True)
-            )
-        cls, patches = zip(*(found[n] for n in range(len(photos))), strict=True)
-        return np.stack(cls), np.stack(patches)
-
-    def _features(
-        self, photos: Sequence[Photo], exposure: Exposure | None = None, turn: int | None = None
-    ) -> tuple[Floats, Floats]:
-        """CLS (N, C) and patch features (N, H, W, C), from the cache where it has them; ``turn`` numbers a copy."""
-        recipe = f"{self.encoder.fingerprint}-{self.preset.normalise:d}{self.preset.average:d}"
-        if exposure is not None or turn is not None:
-            recipe += f"-{exposure}-{turn}-{self.encoder.provider}-{self.encoder.precision}"
-
-        def encode(group: Sequence[Photo]) -> Floats:
-            return self._encode(group, exposure, turn)
-
-        if self.workbench.device == "cpu":
-            tokens_NTC = self.workbench.cache.features(recipe, photos, encode)
-        else:  # a GPU encodes faster than a disk reads
-            tokens_NTC = np.concatenate([encode(group) for group in batched(photos, ENCODE_AT_ONCE_GPU)])
-        patches_NPC = np.ascontiguousarray(tokens_NTC[:, 1:])
-        return tokens_NTC[:, 0], patches_NPC.reshape(len(photos), *self.encoder.grid, -1)
-
-    def _encode(self, photos: Sequence[Photo], exposure: Exposure | None, turn: int | None) -> Floats:
-        """The features of an image as one array (N, 1 + H * W, C): CLS, then the patches."""
-        pixels = self.workbench.cache.prepared(photos, self.encoder.size)
-        if turn is not None:
-            pixels = np.stack([moved_pixels(image, turn) for image in pixels])
-        # A batch at a time: the tokens of several blocks are several times what is kept of them.
-        batches = np.split(pixels, range(self.encoder.batch_size, len(pixels), self.encoder.batch_size))
-        return np.concatenate([self._encode_batch(batch, exposure) for batch in batches])
-
-    def _encode_batch(self, pixels: NDArray[np.uint8], exposure: Exposure | None) -> Floats:
-        cls_NC, patches_NHWC = self._extractor.features(pixels, exposure)
-        return np.concatenate([cls_NC[:, None], patches_NHWC.reshape(len(pixels), -1, cls_NC.shape[-1])], axis=1)
-
-    def _describe(self, cls_NC: Floats, patches_NHWC: Floats) -> Floats:
-        return self._extractor.descriptors(cls_NC, patches_NHWC)
 
     # --- keeping ---
 
@@ -376,49 +278,12 @@ class DinosaurMethod(Method):
         return encoder | {"preset": self.preset.to_json(), "scoring": f"float32 on {self.workbench.device}"}
 
 
-class _Look(NamedTuple):
-    """What is seen of a photo before it is encoded."""
-
-    thumbnail_P: Floats
-    exposure_2: Floats
-
-
 class _Routed(NamedTuple):
     """Photos with the tasks to compare each with, the exposure each is encoded with, and their patches if at hand."""
 
     candidates: list[list[str]]
     exposures: Sequence[Exposure | None]
     patches_NHWC: Floats | None
-
-
-class _Resident:
-    """Blocks of features that stay on the GPU within a budget; the least recently used make room."""
-
-    def __init__(self, budget: int) -> None:
-        self._budget = budget
-        self._blocks: OrderedDict[tuple[str, ...], Array] = OrderedDict()
-
-    def get(self, keys: tuple[str, ...]) -> Array | None:
-        """The block of these photos, if it is still there."""
-        if keys in self._blocks:
-            self._blocks.move_to_end(keys)
-        return self._blocks.get(keys)
-
-    def keep(self, keys: tuple[str, ...], block: Array) -> None:
-        """Keep a block, at the cost of others."""
-        self._blocks[keys] = block
-        while sum(each.nbytes for each in self._blocks.values()) > self._budget:
-            self._blocks.popitem(last=False)
-
-
-def _gpu_room(device: str) -> int:
-    """Half of what the GPU has free, up to what a scenario needs."""
-    if device == "cpu":
-        return 0
-    import torch
-
-    free, _ = torch.cuda.mem_get_info(device)
-    return min(int(free) // 2, GPU_FEATURES)
 
 
 def _load(config: DinosaurConfig, preset: Preset, device: str) -> Encoder:
@@ -435,13 +300,3 @@ def _load(config: DinosaurConfig, preset: Preset, device: str) -> Encoder:
     if device != "cpu":
         encoder.batch_size = 64
     return encoder
-
-
-def _mover(device: str) -> Callable[[NDArray[Any]], Array]:
-    """What brings a NumPy array to where products are computed."""
-    if device == "cpu":
-        return as_it_is
-    import torch
-
-    # One copy, straight to the device. Unlike from_numpy it may read what is not writable, as banks are, and not warn.
-    return lambda array: torch.tensor(array, device=device)

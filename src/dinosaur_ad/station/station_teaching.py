@@ -135,11 +135,10 @@ class Teaching:
         parts: Sequence[int] = (),
         by: str = "",
         *,
-        paths: Sequence[str | Path] = (),
         force: bool = False,
     ) -> Job:
-        """Take the threshold of a product from recorded parts, or files; :meth:`suggested_parts` has recent ones."""
-        files = self._files(paths, parts, task)
+        """Take the threshold of a product from recorded parts; :meth:`suggested_parts` has recent ones."""
+        files = self._files((), parts, task)
 
         def work(job: Job, progress: Callable[[int, int | None], None]) -> Learned:
             return self.detector.recalibrate(task, files, force=force, progress=progress)
@@ -276,7 +275,7 @@ class Teaching:
         Flagged parts are among them, because without those that are good the threshold would be too low: a person
         takes the bad ones out.
         """
-        points = judged_points(task, self._history, None, 3 * count)[::-1]
+        points = judged_points(task, self._history, 3 * count)[::-1]
         usable = [each for each in points if each.answer in (None, "fine") and each.verdict in ("normal", "anomalous")]
         return usable[:count]
 

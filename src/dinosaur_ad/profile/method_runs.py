@@ -53,7 +53,8 @@ def stand_in_weights(settings: Mapping[str, Any], folder: Path) -> tuple[dict[st
 
 def _weights_are_here(name: str) -> bool:
     from dinosaur_ad.encoders import list_specs
-    from dinosaur_ad.encoders.weights.local import cache_home, ensure, status
+    from dinosaur_ad.encoders.weights.local import ensure, status
+    from dinosaur_ad.encoders.weights.weight_folder import cache_home
     from dinosaur_ad.methods.shared.vit_weights import VITS
 
     if name in VITS:

@@ -14,7 +14,7 @@ from PIL import Image
 from detector_helpers import product, tiny
 from dinosaur_ad import Dinosaur
 from dinosaur_ad.errors import InputError
-from dinosaur_ad.images.stream import stream_images
+from dinosaur_ad.images.image_stream import stream_images
 from dinosaur_ad.inspection import Inspection, Rejected
 
 RGB = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
