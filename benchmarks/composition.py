@@ -67,9 +67,7 @@ def observed(data: Path, product: str, options: EncoderOptions, cache: Path) -> 
         extractor = FeatureExtractor(DEFAULT, lambda: detector.encoder)
         pixels = {"train": prepared(normals), "test": prepared(tests)}
         exposure = usual_exposure(measure_exposure(pixels["train"]))
-        found: dict[str, Any] = {
-            name: features(extractor, each, exposure) for name, each in pixels.items()
-        }
+        found: dict[str, Any] = {name: features(extractor, each, exposure) for name, each in pixels.items()}
         found["readings"] = np.asarray([list(each.readings.values()) for each in results])
         found["score"] = np.asarray([each.score for each in results])
         found["encoder"] = "{description}; {provider} {precision}".format(**detector.encoder.info())
