@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dinosaur_ad._memory import peak_memory_bytes
 from dinosaur_ad.bench import environment
 from dinosaur_ad.errors import InputError
 
@@ -111,7 +112,7 @@ def test_what_a_result_says_of_its_machine() -> None:
     assert facts["packages"]["numpy"]
     assert facts["cores"] >= 1
     assert facts["device"] == "cpu"
-    peak = environment.peak_memory_bytes()
+    peak = peak_memory_bytes()
     assert peak is None or peak > 10**7
     assert environment.peak_device_bytes("cpu") is None
 

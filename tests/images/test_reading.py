@@ -260,7 +260,7 @@ def test_twenty_files_that_swell_to_9999_by_9999_fit_into_a_gigabyte(tmp_path: P
         "results = detector.inspect(sys.argv[1])\n"
         "assert (learned.images, len(learned.duplicates), len(results)) == (2, 19, 21), learned\n"
         "assert max(each.worst.box[2] for each in results) > 1000\n"
-        "from dinosaur_ad.bench.environment import peak_memory_bytes\n"
+        "from dinosaur_ad._memory import peak_memory_bytes\n"
         "print(peak_memory_bytes() // 2**20)"
     )
     tests = str(Path(__file__).parents[1])

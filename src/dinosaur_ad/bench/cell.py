@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dinosaur_ad._memory import peak_memory_bytes
 from dinosaur_ad.bench.checkpoints import Checkpoints, MatrixRow, clear_scratch, scratch_folder
-from dinosaur_ad.bench.environment import environment, peak_device_bytes, peak_memory_bytes, source_sha256
+from dinosaur_ad.bench.environment import environment, peak_device_bytes, source_sha256
 from dinosaur_ad.bench.foreign_results import LARGEST_DOCUMENT, read_document
 from dinosaur_ad.bench.lessons import lesson, photo, task_checksum, test_photos
 from dinosaur_ad.bench.metrics import ranked_auroc, task_tally, train_threshold

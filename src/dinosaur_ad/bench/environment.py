@@ -18,7 +18,6 @@ from typing import Any
 from dinosaur_ad import __version__
 from dinosaur_ad._atomic import sha256_file
 from dinosaur_ad._cpu import core_count, cpu_model
-from dinosaur_ad._memory import peak_memory_bytes as peak_memory_bytes
 from dinosaur_ad.errors import InputError
 
 REVISION_VARIABLE = "DINOSAUR_REVISION"

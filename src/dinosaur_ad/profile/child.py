@@ -47,7 +47,7 @@ def _rate(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _learn(job: dict[str, Any]) -> dict[str, Any]:
-    from dinosaur_ad.bench.environment import peak_memory_bytes
+    from dinosaur_ad._memory import peak_memory_bytes
 
     before = peak_memory_bytes()
     from dinosaur_ad.profile.measured_methods import SubjectJob, make_subject
@@ -61,7 +61,7 @@ def _learn(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inspect(job: dict[str, Any]) -> dict[str, Any]:
-    from dinosaur_ad.bench.environment import peak_memory_bytes
+    from dinosaur_ad._memory import peak_memory_bytes
 
     before = peak_memory_bytes()
     paths = [Path(image["path"]) for image in job["images"]]
