@@ -158,6 +158,6 @@ def test_a_copy_that_was_told_its_revision_is_exact_unless_changed(
 def test_the_peak_of_the_process_that_started_it_is_not_counted() -> None:
     held = bytearray(4 * 10**8)
     held[:: mmap.PAGESIZE] = b"\1" * len(range(0, len(held), mmap.PAGESIZE))  # touched, so that it is really held
-    code = "from dinosaur_ad.bench.environment import peak_memory_bytes; print(peak_memory_bytes())"
+    code = "from dinosaur_ad._memory import peak_memory_bytes; print(peak_memory_bytes())"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(child.stdout) < len(held) // 2
