@@ -150,6 +150,14 @@ def test_a_patch_counts_from_a_half_on() -> None:
     assert read_zones([{"inspect": narrow}], SIZE, *GRID).sum() == 24
 
 
+def test_a_mask_may_have_soft_edges() -> None:
+    mask = np.zeros(SIZE, np.uint8)
+    mask[:, : SIZE[1] // 2] = 255
+    sharp = read_zones(mask, SIZE, *GRID)
+    mask[:, SIZE[1] // 2 - 2 : SIZE[1] // 2 + 2] = (220, 160, 90, 40)
+    assert (read_zones(mask, SIZE, *GRID) == sharp).all()
+
+
 @pytest.mark.parametrize(
     ("zones", "sentence"),
     [
@@ -170,6 +178,8 @@ def test_a_patch_counts_from_a_half_on() -> None:
         ({"inspect": SQUARE}, "has no zones"),
         ([SQUARE], "neither"),
         (np.zeros(SIZE, np.uint8), "no white pixel"),
+        (np.full(SIZE, 200, np.uint8), "no mask: 100% of its pixels are neither black nor white"),
+        (np.tile(np.linspace(0, 255, SIZE[1]).astype(np.uint8), (SIZE[0], 1)), "no mask: .* neither black nor white"),
         (np.ones((80, 60), np.uint8), "60 x 80 pixels, and the photos of the product are 80 x 60"),
         (np.ones((60, 81), np.uint8), "81 x 60 pixels, and the photos of the product are 80 x 60"),
         (np.ones((60, 80, 3), np.uint8), "expected bool or uint8"),

@@ -84,7 +84,7 @@ def test_a_rate_for_one_call_goes_before_that_of_the_task(capsys: Capture, store
 def test_a_threshold_that_nothing_reaches_is_warned_of(capsys: Capture, store: Path) -> None:
     assert main(_set(store, "--threshold", "1000")) == 0
     warned = capsys.readouterr().err
-    assert "warning: not ready to judge: The threshold of 'screw' (1e+03)" in warned
+    assert "warning: not ready to judge: The threshold of 'screw' (1000.000)" in warned
     assert "so everything would be called normal; set a lower one." in warned  # more images would not mend it
 
 

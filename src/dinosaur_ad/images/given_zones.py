@@ -22,6 +22,8 @@ Zones = str | Path | NDArray[Any] | Sequence[Mapping[str, Sequence[Sequence[floa
 
 WHITE = 128
 """From this grey level on, a pixel of a mask is to be inspected."""
+BLACK_UP_TO, WHITE_FROM, MOST_GREY = 31, 224, 0.1
+"""Of a mask, at most that share of the pixels lies between these levels: soft edges. A photo has more."""
 MOST_ZONES, MOST_POINTS, MOST_BYTES = 100, 1000, 4_000_000
 _EXPECTED = 'a list such as [{"inspect": [[10, 10], [90, 10], [90, 60]]}, {"ignore": [[20, 20], [30, 20], [30, 30]]}]'
 
@@ -63,6 +65,12 @@ def _checked_mask(mask: NDArray[Any], size: tuple[int, int] | None, name: str) -
         raise InputError(
             f"{name} is {width} x {height} pixels, and the photos of the product are {size[1]} x {size[0]}; draw it on "
             "such a photo, or on one that was scaled evenly."
+        )
+    grey = 0.0 if mask.dtype == np.bool_ else float(((mask > BLACK_UP_TO) & (mask < WHITE_FROM)).mean())
+    if grey > MOST_GREY:
+        raise InputError(
+            f"{name} is no mask: {grey:.0%} of its pixels are neither black nor white; white (255) means inspect, "
+            "black (0) ignore."
         )
     white_HW: Mask = mask if mask.dtype == np.bool_ else mask >= WHITE
     if not white_HW.any():
