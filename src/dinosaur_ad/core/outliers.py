@@ -98,8 +98,9 @@ def twins(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.intp]:
     """
     if not len(pixels):
         return np.empty(0, np.intp)
-    cells_NP = np.stack([_grey_cells(each).ravel() for each in pixels])
-    detail_NP = np.stack([_without_mean(_grey_cells(each)).ravel() for each in pixels])
+    cells = [_grey_cells(each) for each in pixels]
+    cells_NP = np.stack([each.ravel() for each in cells])
+    detail_NP = np.stack([_without_mean(each).ravel() for each in cells])
     detail_NP /= np.maximum(np.linalg.norm(detail_NP, axis=1, keepdims=True), 1e-6)
     near_NN = pairwise_distances(cells_NP) <= TWIN_DIFFERENCE * math.sqrt(cells_NP.shape[1])
     near_NN &= detail_NP @ detail_NP.T >= TWIN_LIKENESS
