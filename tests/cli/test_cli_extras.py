@@ -6,13 +6,16 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from bench_helpers import PLUGIN, QUICK
 from cli_helpers import assert_refused
 
 import dinosaur_ad
 from dinosaur_ad.bench import runner
-from dinosaur_ad.methods import list_methods
+from dinosaur_ad.bench.lessons import lesson, test_photos
+from dinosaur_ad.bench.scenarios import open_scenario
+from dinosaur_ad.methods import Workbench, get_method, list_methods
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
@@ -61,12 +64,22 @@ def test_every_method_that_computes_with_torch_says_so(
 
 
 def test_which_methods_do_is_what_their_code_says() -> None:
-    """Each folder of a method that imports torch declares it; those of one file do without, but for a GPU."""
+    """Each folder of a method that computes with torch declares it; dinosaur only brings arrays to a GPU with it, and
+    learns and scores without, as those of one file do."""
     for name, spec in list_methods().items():
         source = Path(sys.modules[spec.method.__module__].__file__ or "")
-        files = list(source.parent.glob("*.py")) if source.parent.name != "methods" else []
+        files = list(source.parent.glob("*.py")) if source.parent.name not in ("methods", "dinosaur") else []
         uses = any(re.search(r"import torch\b|import_torch", file.read_text("utf-8")) for file in files)
         assert ("torch" in spec.method.needs) == uses, name
+
+
+def test_dinosaur_learns_and_scores_without_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    without(monkeypatch, "torch")
+    scenario = open_scenario("synthetic-tiny")
+    method = get_method("dinosaur").tiny().build(Workbench())
+    method.learn(lesson(scenario, 0))
+    photos, _ = test_photos(scenario.tasks[0], 0)
+    assert np.isfinite(method.score(photos).image).all()
 
 
 def test_what_needs_nothing_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

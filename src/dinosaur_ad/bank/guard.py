@@ -115,8 +115,11 @@ class TeachingGuard:
             self._find_masks(images)
             highest = outliers.highest_neighbour_ratio(len(learned_MC))
             ratio_N = outliers.ratios_to(images.descriptor_NC, learned_MC)
+            # Of another camera all of them lie farther: one is odd if it lies farther than the others too.
+            usual = float(np.median(ratio_N))
+            limit = highest if usual > highest else max(highest, outliers.ODD_HELD_OUT * usual)
             for name, ratio in zip(images.names, ratio_N.tolist(), strict=True):
-                if ratio > highest:
+                if ratio > limit:
                     self._refuse(name, "unlike those that are learned", ratio)
 
     def _find_near_duplicates(self, images: ImageFeatures) -> None:

@@ -46,6 +46,9 @@ NEARER = 0.7
 OUTSIDE = 2.0
 """An image of a set belongs to another task only if it lies that many times farther from the middle of the set than the
 median image: two conditions of one product overlap."""
+ODD_HELD_OUT = 2.0
+"""A held-out image must lie that many times farther from those that are learned than the median one, unless that lies
+too far itself: images of another camera all lie farther."""
 TWIN_CELLS, TWIN_SMOOTH = 64, 5
 """Cells a side of the grey images that are compared to find the same picture twice, and cells a side of their mean."""
 TWIN_DIFFERENCE = 1.5
