@@ -146,6 +146,13 @@ def test_a_second_task_of_the_same_product_is_allowed(taught: Dinosaur) -> None:
     assert taught.learn("nut", product(0, 20, seed=4), replace=True).images == 20
 
 
+@pytest.mark.parametrize("others", [4, 5])
+def test_two_products_in_a_small_set_are_warned_of(taught: Dinosaur, others: int) -> None:
+    learned = taught.learn("x", [*product(2, 6), *product(3, others, seed=1)])
+    named = {each.path for each in learned.suspects if "of another kind than most" in each.reason}
+    assert named == {f"image-{n:06}" for n in range(6, 6 + others)}
+
+
 def test_a_blank_image_among_those_held_out_is_refused(taught: Dinosaur, tmp_path: Path) -> None:
     held_out = [*product(2, 5, seed=1), BLANK]
     refused(tmp_path, lambda: taught.learn("x", product(2, 10), held_out=held_out), "image-000005 .blank")

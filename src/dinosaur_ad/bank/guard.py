@@ -34,6 +34,8 @@ Floats = NDArray[np.float32]
 NAMED = 3
 """Images that a sentence names."""
 ELSE = "shows something else"
+TWO_KINDS = "of another kind than most, or in another light"
+"""Why images of two groups that lie apart are warned of; each by itself is not odd."""
 COMPARED = 50
 """Images that are enough to see whether another task calls most of them normal."""
 
@@ -262,12 +264,16 @@ class TeachingGuard:
             if ratio > highest:
                 self._refuse(names[n], "unlike the others", ratio)
         rows = rows[ratio_N <= highest]
-        if len(rows) < outliers.FEWEST_TO_SPLIT:
+        if len(rows) < outliers.FEWEST_IMAGES:
             return
         ratio, smaller_N = outliers.split_in_two(descriptor_NC[rows])
-        if ratio > outliers.SPLIT_RATIO:
+        refused = len(rows) >= outliers.FEWEST_TO_SPLIT and ratio > outliers.SPLIT_RATIO
+        if refused or ratio > outliers.highest_split_ratio(len(rows)):
             for n in rows[smaller_N].tolist():
-                self._refuse(names[n], "of another kind than most", ratio)
+                if refused:
+                    self._refuse(names[n], "of another kind than most", ratio)
+                else:
+                    self._doubtful[names[n]] = Suspect(names[n], TWO_KINDS, round(ratio, 3))
 
     # --- the bank, before it is written ---
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from dinosaur_ad._text import printable
+from dinosaur_ad.bank.guard import TWO_KINDS
 from dinosaur_ad.bank.image_features import Progress
 from dinosaur_ad.core import outliers
 from dinosaur_ad.errors import InputError, TeachingRefusedError
@@ -73,7 +74,11 @@ def learn_without_suspects(
             continue
         except InputError:
             break
-        odd = {kept[each.path]: (each.reason, each.score) for each in last.suspects if each.path in kept}
+        odd = {
+            kept[each.path]: (each.reason, each.score)
+            for each in last.suspects
+            if each.path in kept and each.reason != TWO_KINDS
+        }
         if not odd or attempt == ATTEMPTS - 1:
             return TriedProduct(last, suspects)
         suspects |= odd

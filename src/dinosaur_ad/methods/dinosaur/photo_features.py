@@ -28,7 +28,7 @@ ENCODE_AT_ONCE_GPU = 512
 GPU_FEATURES = 12 * 2**30
 
 
-class _Brightness(NamedTuple):
+class _PhotoLight(NamedTuple):
     """Thumbnail and exposure of a photo before it is encoded."""
 
     thumbnail_P: Floats
@@ -45,16 +45,16 @@ class PhotoFeatures:
         self.put = array_mover(workbench.device)
         self._extractor = FeatureExtractor(preset, lambda: encoder)
         self._resident = _Resident(_gpu_room(workbench.device))
-        self._brightness: dict[str, _Brightness] = {}
+        self._brightness: dict[str, _PhotoLight] = {}
         self._descriptors: dict[tuple[str, Exposure | None], Floats] = {}
 
     # --- before encoding ---
 
-    def _measured(self, photo: Photo) -> _Brightness:
+    def _measured(self, photo: Photo) -> _PhotoLight:
         """Thumbnail and exposure of a photo; computed once."""
         if photo.key not in self._brightness:
             pixels = self._workbench.cache.prepared([photo], self._encoder.size)
-            self._brightness[photo.key] = _Brightness(thumbnails(pixels)[0], measure_exposure(pixels)[0])
+            self._brightness[photo.key] = _PhotoLight(thumbnails(pixels)[0], measure_exposure(pixels)[0])
         return self._brightness[photo.key]
 
     def thumbnails(self, photos: Sequence[Photo]) -> Floats:
