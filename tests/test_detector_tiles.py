@@ -223,7 +223,7 @@ LARGE = """
 import sys
 from dataclasses import replace
 from dinosaur_ad import Dinosaur
-from dinosaur_ad.bench.environment import peak_memory_bytes
+from dinosaur_ad._memory import peak_memory_bytes
 from dinosaur_ad.presets import DEFAULT
 
 folder, tiles = sys.argv[1], sys.argv[2]

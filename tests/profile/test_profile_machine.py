@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dinosaur_ad.bench.environment import peak_memory_bytes
+from dinosaur_ad._memory import peak_memory_bytes
 from dinosaur_ad.profile import machine
 from dinosaur_ad.profile.energy import EnergyMeter
 from dinosaur_ad.profile.machine import available_bytes, machine_facts, machine_state, matmul_rate, throttling
