@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from sklearn.cluster import MiniBatchKMeans  # type: ignore[import-untyped]
 from sklearn.covariance import LedoitWolf  # type: ignore[import-untyped]
 
+from benchmarks.moved_parts import prepared
 from dinosaur_ad import Dinosaur
 from dinosaur_ad._atomic import write_atomic
 from dinosaur_ad.bank.image_features import FeatureExtractor
@@ -65,7 +65,7 @@ def observed(data: Path, product: str, options: EncoderOptions, cache: Path) -> 
         detector.learn(product, normals, held_out=held_out or None, force=True)
         results = detector.inspect(tests, task=product)
         extractor = FeatureExtractor(DEFAULT, lambda: detector.encoder)
-        pixels = {"train": prepared(normals), "test": prepared(tests)}
+        pixels = {"train": pixels_of(normals), "test": pixels_of(tests)}
         exposure = usual_exposure(measure_exposure(pixels["train"]))
         found: dict[str, Any] = {name: features(extractor, each, exposure) for name, each in pixels.items()}
         found["readings"] = np.asarray([list(each.readings.values()) for each in results])
@@ -78,11 +78,9 @@ def observed(data: Path, product: str, options: EncoderOptions, cache: Path) -> 
         return {name: stored[name] for name in stored}
 
 
-def prepared(paths: Sequence[Path]) -> NDArray[np.uint8]:
+def pixels_of(paths: Sequence[Path]) -> NDArray[np.uint8]:
     """Images at the size they are encoded at."""
-    size = DEFAULT.size, DEFAULT.size
-    images = (Image.fromarray(read_image(path)) for path in paths)
-    return np.stack([np.asarray(image.resize(size, Image.Resampling.BICUBIC)) for image in images])
+    return np.stack(prepared([read_image(path) for path in paths]))
 
 
 def features(extractor: FeatureExtractor, pixels_NHWC: NDArray[np.uint8], exposure: Exposure) -> NDArray[np.float16]:

@@ -271,10 +271,11 @@ class BankBuilder:
         if is_free(self.position):
             return self.preset.minimum
         if self.calibration.unlabelled:  # what follows a stream may not grow for ever
-            return max(self.members, self._share_of(min(images, LARGEST)))
-        return self._share_of(images)
+            return max(self.members, self.members_for(min(images, LARGEST)))
+        return self.members_for(images)
 
-    def _share_of(self, images: int) -> int:
+    def members_for(self, images: int) -> int:
+        """The members that a location of a task of so many images should have, as the preset says."""
         return max(self.preset.minimum, int(self.preset.ratio * images + 1e-9))
 
     @property

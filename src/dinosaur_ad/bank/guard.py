@@ -33,7 +33,7 @@ Floats = NDArray[np.float32]
 
 NAMED = 3
 """Images that a sentence names."""
-ELSE = "shows something else"
+SOMETHING_ELSE = "shows something else"
 TWO_KINDS = "of another kind than most, or in another light"
 """Why images of two groups that lie apart are warned of; each by itself is not odd."""
 COMPARED = 50
@@ -160,7 +160,7 @@ class TeachingGuard:
         for name, score, level in zip(names, score_N.tolist(), level_N.tolist(), strict=True):
             ratio = self._scores[name] = score / own.threshold if own.threshold > 0 else 0.0
             if level > far and level > highest:
-                self._refuse(name, f"{ELSE} than '{self._name}'", ratio)
+                self._refuse(name, f"{SOMETHING_ELSE} than '{self._name}'", ratio)
             elif ratio > outliers.FLAGGED_RATIO:
                 reason = f"scores {ratio:.1f} times the threshold"
                 self._doubtful[name] = Suspect(name, reason, round(ratio, 3))
@@ -203,7 +203,7 @@ class TeachingGuard:
                 # Two conditions of one product may both call an image normal; that makes no task blind.
                 if ratio <= 1 and (own is None or self._scores[names[n]] > 1 or 2 * score < own):
                     before = self._foreign.get(names[n])
-                    if before and before.reason.startswith(ELSE):  # this says more; that it is blank says all
+                    if before and before.reason.startswith(SOMETHING_ELSE):  # this says more; that it is blank says all
                         del self._foreign[names[n]]
                     self._refuse(names[n], f"belongs to '{others[t]}'", ratio)
 

@@ -101,7 +101,7 @@ class TrainingImages:
         at_once = learn_at_once(features.encoder, preset, self.tiling)
         if self.tiling and announce and tiles is not None:
             base.cut_into(self.tiling)
-            members = max(preset.minimum, int(preset.ratio * (opened.total or at_once)))
+            members = base.members_for(opened.total or at_once)
             announce(estimate(self.tiling, features, opened.total, preset.copies, base.budget, at_once, members))
         total, prepared = features.prepare(opened, self.rejected, self.seconds, self.tiling)
         seen = set(base.digests)

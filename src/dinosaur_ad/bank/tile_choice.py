@@ -130,13 +130,7 @@ def _roughly(count: float) -> str:
     >>> _roughly(3_349_000_000), _roughly(612_000_000)
     ('3.3 GB', '610 MB')
     """
-    return (
-        f"{count / 1e9:.1f} GB"
-        if count >= 1e9
-        else f"{count / 1e6:.2g} MB"
-        if count < 1e8
-        else f"{count / 1e7:.0f}0 MB"
-    )
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{round(count / 1e6, -1):.0f} MB"
 
 
 def _seconds(value: float) -> str:
